@@ -1,0 +1,97 @@
+# The only front door: CI and hooks run these recipes and nothing else.
+# What each shows, and the bar it holds, is in CONTRIBUTING.md.
+
+sim_run := "cargo run --quiet --profile sim -p driftq-sim --bin sim --"
+
+# The bugs that fall to the fewest seeds; what CI can afford on every push.
+quickest_bugs := "ack-by-owner attempts-in-memory reply-before-commit"
+
+# List the recipes
+default:
+    @just --list --unsorted
+
+# Everything a change must pass: format, lints, tidy, dependencies, spelling, tests
+check: (stages 'format' 'lint' 'tidy' 'deny' 'typos' 'test')
+
+# Run all tests
+test:
+    cargo nextest run --workspace
+
+# Format, and apply what clippy can fix by itself
+fix:
+    cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged
+    cargo fmt --all
+
+# Fail if code is not formatted
+format:
+    cargo fmt --all --check
+
+# Fail on any warning of the compiler or of clippy
+lint:
+    cargo clippy --workspace --all-targets -- -D warnings
+
+# Rules no compiler knows: crate edges, names, links, machine paths, decision records
+tidy:
+    cargo run --quiet -p xtask -- tidy
+
+# Licences, duplicates and sources of dependencies
+deny:
+    cargo deny check licenses bans sources
+
+# Spelling
+typos:
+    typos
+
+# Simulate COUNT fresh seeds; the failing seed is in the last line
+sim COUNT='300':
+    {{ sim_run }} run {{ COUNT }}
+
+# Run one seed again
+sim-one SEED:
+    {{ sim_run }} one {{ SEED }}
+
+# Seeded bugs, all or those NAMED: each must be found under the invariant its patch names
+bugs *NAMES:
+    {{ sim_run }} bugs {{ NAMES }}
+
+# Deliveries settled a second: core, packing and pipeline, one thread, memory engine
+bench-core:
+    cargo run --quiet --release -p driftq-sim --bin bench_core
+
+# Recovery of 10 000 000 messages against recovery of 1 000 with equal open state
+recovery:
+    cargo run --quiet --release -p driftq-sim --bin recovery
+
+# Instructions per delivery (callgrind), held by a ratchet
+instructions:
+    cargo run --quiet --release -p driftq-sim --bin instructions
+
+# What .ci/run runs: check, 300 seeds, the three quickest bugs
+ci: check (stages 'sim 300' 'bugs ' + quickest_bugs)
+
+# What the hook runs before a commit: quick, and never tests
+pre-commit: format typos tidy small-files
+
+# Fail if a file of the repository is larger than 1 MiB
+small-files:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    large=$(git ls-files -z --cached --others --exclude-standard \
+        | xargs -0 -I {} find {} -maxdepth 0 -type f -size +1048576c 2>/dev/null || true)
+    if [ -n "$large" ]; then
+        printf 'larger than 1 MiB:\n%s\n' "$large"
+        exit 1
+    fi
+
+# Runs recipes one after the other, each under a line with the seconds since the beginning.
+[private]
+[positional-arguments]
+stages +RECIPES:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    began=${CI_BEGAN:-$(date +%s)}
+    for recipe in "$@"; do
+        echo "== $(($(date +%s) - began)) s: just $recipe"
+        # Unquoted: a recipe may carry arguments.
+        {{ just_executable() }} --justfile '{{ justfile() }}' $recipe
+    done

@@ -1,0 +1,65 @@
+//! Chores of the repository. `cargo run -p xtask -- tidy` holds the tree against rules that no
+//! compiler knows.
+//!
+//! One file per rule; each takes the files and returns what is wrong. A finding says where, what,
+//! and what to do about it. The same run is a test, so `just test` fails where `just tidy` does.
+
+#![expect(clippy::print_stdout, reason = "findings are this program's output")]
+
+mod decisions;
+mod edges;
+mod links;
+mod traces;
+mod tree;
+mod words;
+
+use std::process::ExitCode;
+
+use tree::{Finding, Tree};
+
+const USAGE: &str = "usage: cargo run -p xtask -- tidy";
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments != ["tidy"] {
+        anyhow::bail!(USAGE);
+    }
+    let tree = Tree::read()?;
+    let findings = tidy(&tree)?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    println!(
+        "tidy: {} files, {} findings",
+        tree.files.len(),
+        findings.len()
+    );
+    Ok(if findings.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Everything that is wrong with the tree, in the order of the rules.
+fn tidy(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
+    let mut findings = edges::check(tree, &edges::workspace(tree)?);
+    findings.extend(words::check(tree));
+    findings.extend(links::check(tree));
+    findings.extend(traces::check(tree));
+    findings.extend(decisions::check(tree));
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_is_tidy() {
+        let tree = Tree::read().expect("the files of the repository");
+        let findings = tidy(&tree).expect("the rules can be applied");
+        let report: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        assert!(report.is_empty(), "\n{}", report.join("\n"));
+    }
+}

@@ -1,0 +1,125 @@
+//! No line tells on which machine it was written: no path of one, no host that only it can reach.
+//!
+//! Paths are named; hosts are the other way round: those a reader may be sent to are listed.
+
+use crate::tree::{Finding, Tree};
+
+/// Where things lie on one machine and on no other. Split, so that this list is not found.
+const PATHS: &[&str] = &[
+    concat!("/wo", "rk/"),
+    concat!("/ro", "ot/"),
+    concat!("/ho", "me/"),
+    concat!("../sha", "red"),
+];
+
+/// Hosts that anyone can reach, or that are this machine or nobody by definition.
+const HOSTS: &[&str] = &[
+    "127.0.0.1",
+    "[::1]",
+    "choosealicense.com",
+    "crates.io",
+    "docs.rs",
+    "example.com",
+    "github.com",
+    "keepachangelog.com",
+    "localhost",
+    "nexte.st",
+    "semver.org",
+    "www.apache.org",
+    "www.postgresql.org",
+    "www.sqlite.org",
+];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, text) in tree.texts() {
+        for (index, line) in text.lines().enumerate() {
+            if let Some(found) = PATHS.iter().find(|machine| names(line, machine)) {
+                findings.push(Finding::new(
+                    path,
+                    index + 1,
+                    format!("`{found}` is a place on one machine"),
+                    "write the path below the root of the repository, or say what is meant in words",
+                ));
+            }
+            if let Some(host) = hosts(line).find(|host| !HOSTS.contains(host)) {
+                findings.push(Finding::new(
+                    path,
+                    index + 1,
+                    format!("host `{host}` is not one that readers are sent to"),
+                    "leave it out; if anyone can reach it, add it to HOSTS in xtask/src/traces.rs",
+                ));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether `path` begins somewhere in the line, not in the middle of a longer path.
+fn names(line: &str, path: &str) -> bool {
+    line.match_indices(path)
+        .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-}".contains(c)))
+}
+
+/// The hosts of the web addresses in a line.
+fn hosts(line: &str) -> impl Iterator<Item = &str> {
+    ["http://", "https://"]
+        .into_iter()
+        .flat_map(move |scheme| {
+            line.split(scheme).skip(1).map(|rest| {
+                let end = |c: char| !c.is_alphanumeric() && !".-_@[]:".contains(c);
+                let authority = rest.split(end).next().unwrap_or("");
+                let host = authority.rsplit('@').next().unwrap_or(authority);
+                if host.starts_with('[') {
+                    host.split_inclusive(']').next().unwrap_or(host)
+                } else {
+                    host.split([':', ']'])
+                        .next()
+                        .unwrap_or(host)
+                        .trim_end_matches('.')
+                }
+            })
+        })
+        .filter(|host| !host.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tree::report;
+
+    #[test]
+    fn a_path_of_one_machine_is_found() {
+        for path in PATHS {
+            let text = format!("one\nsee {path}x for more\n");
+            assert_eq!(
+                report(&check(&Tree::of(&[("a.toml", &text)]))),
+                [format!("a.toml:2: `{path}` is a place on one machine")]
+            );
+        }
+    }
+
+    #[test]
+    fn a_longer_path_is_not_meant() {
+        for path in PATHS {
+            let text = format!("docs{path}x ${{root}}{path}y\n");
+            assert_eq!(check(&Tree::of(&[("a.toml", &text)])), []);
+        }
+    }
+
+    #[test]
+    fn a_host_that_only_one_machine_reaches_is_found() {
+        let text = concat!("index = \"http", "s://user@mirror.internal:8080/simple\"\n");
+        assert_eq!(
+            report(&check(&Tree::of(&[("pip.conf", text)]))),
+            ["pip.conf:1: host `mirror.internal` is not one that readers are sent to"]
+        );
+    }
+
+    #[test]
+    fn known_hosts_may_stand_in_any_place() {
+        let text =
+            "<https://crates.io>, (https://docs.rs/x). http://[::1]:80/ http://localhost:1\n";
+        assert_eq!(check(&Tree::of(&[("a.md", text)])), []);
+    }
+}
