@@ -1,0 +1,540 @@
+//! What the core decides: changes of durable state, notes about volatile state, effects for the shell.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::command::{Hold, Reply};
+use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, Text, TopicId};
+use crate::message::{DeathReason, Message};
+use crate::row::{Hash16, Key, MarkKind, RecordKind};
+use crate::settings::{RetryPolicy, SettingsPatch};
+use crate::time::Timestamp;
+use crate::token::LeaseToken;
+
+/// What came of a command.
+#[derive(Debug, Clone)]
+pub struct Decision {
+    /// The answer, shown when the batch is durable.
+    pub reply: Reply,
+    /// Durable state. The only way it changes, live and at recovery.
+    pub changes: Vec<Change>,
+    /// Volatile state. Lost at recovery, and nothing promised depends on it.
+    pub notes: Vec<Note>,
+    /// What the shell does once the batch is durable. Losing one costs time, never correctness.
+    pub effects: Vec<Effect>,
+}
+
+impl Decision {
+    pub(crate) fn reply(reply: Reply) -> Decision {
+        Decision {
+            reply,
+            changes: Vec::new(),
+            notes: Vec::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    pub(crate) fn with(mut self, change: Change) -> Decision {
+        self.changes.push(change);
+        self
+    }
+}
+
+/// What a topic is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TopicKind {
+    /// Messages.
+    Topic,
+    /// Dead letters of another topic.
+    Dlq(TopicId),
+}
+
+/// A topic as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicRow {
+    /// Its life.
+    pub id: TopicId,
+    /// Isolation boundary.
+    pub namespace: Text,
+    /// Its name.
+    pub name: Text,
+    /// What it is for.
+    pub kind: TopicKind,
+    /// Number of partitions.
+    pub partitions: u32,
+    /// What differs from the defaults.
+    pub patch: SettingsPatch,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+/// Who paused a group, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// Since when.
+    pub since: Timestamp,
+    /// Who.
+    pub by: Text,
+    /// Why.
+    pub reason: Text,
+    /// Until when, if not for ever.
+    pub until: Option<Timestamp>,
+}
+
+/// The life and start of one cursor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CursorStart {
+    /// Its life.
+    pub generation: Generation,
+    /// First offset it reads.
+    pub offset: Offset,
+    /// The lane's byte total there.
+    pub bytes: u64,
+}
+
+/// A group as stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupRow {
+    /// Its life.
+    pub id: GroupId,
+    /// The topic it reads.
+    pub topic: TopicId,
+    /// Its name.
+    pub name: Text,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Set while paused.
+    pub paused: Option<Paused>,
+    /// One cursor per partition.
+    pub cursors: Vec<CursorStart>,
+}
+
+/// A point in a lane at a time, for retention.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneMark {
+    /// At this time …
+    pub at: Timestamp,
+    /// … every group had been given everything below this offset …
+    pub offset: Offset,
+    /// … which is so many bytes.
+    pub bytes: u64,
+}
+
+/// Where a lane begins and ends.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaneState {
+    /// The oldest offset kept, but for open ones.
+    pub first: Offset,
+    /// Byte total below `first`.
+    pub first_bytes: u64,
+    /// Pages below this are deleted, but for those that hold an open message. Follows `first`.
+    pub trimmed: Offset,
+    /// The offset the next message gets.
+    pub high: Offset,
+    /// Byte total below `high`.
+    pub high_bytes: u64,
+    /// Dead letters that came from here and are still dead.
+    pub dead: u64,
+    /// Oldest first.
+    pub marks: Vec<LaneMark>,
+}
+
+/// What an open entry is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EntryState {
+    /// With a consumer until `at`.
+    Leased,
+    /// Its lease ran out; due at `at`.
+    Expired,
+    /// Its worker failed; due at `at`.
+    Nacked,
+    /// Given back uncounted; due at `at`.
+    Returned,
+}
+
+/// Where the last error of an open entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LastError {
+    /// There was none.
+    None,
+    /// `ack_timeout`.
+    Timeout,
+    /// `nack`: a failure without a reason.
+    Nack,
+    /// In a note row.
+    Note,
+}
+
+impl LastError {
+    /// The text, where it needs no row.
+    pub fn text(self) -> Option<&'static str> {
+        match self {
+            LastError::None => Some(""),
+            LastError::Timeout => Some("ack_timeout"),
+            LastError::Nack => Some("nack"),
+            LastError::Note => None,
+        }
+    }
+}
+
+/// A message that was delivered to a group and is not settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// What it is doing.
+    pub state: EntryState,
+    /// The fence: grows with every lease, never repeats.
+    pub attempt: u32,
+    /// Deliveries that count against the limit.
+    pub spent: u32,
+    /// Returns in a row.
+    pub returns: u8,
+    /// End of the lease, or when it is due.
+    pub at: Timestamp,
+    /// The lease as granted.
+    pub lease_ms: u32,
+    /// Who has it, or had it last.
+    pub owner: OwnerId,
+    /// Key and value.
+    pub size: u32,
+    /// When the message was produced.
+    pub produced_at: Timestamp,
+    /// When it was first delivered to this group.
+    pub first_at: Timestamp,
+    /// The message's own policy. Without it every nack would read a page.
+    pub policy: Option<RetryPolicy>,
+    /// The message's deadline, for the same reason.
+    pub deadline: Option<Timestamp>,
+    /// Where its last error is.
+    pub error: LastError,
+    /// Effects begun under its deliveries.
+    pub begun: u8,
+    /// … and not finished.
+    pub unfinished: u8,
+}
+
+/// How an open entry ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum End {
+    /// Done.
+    Acked,
+    /// A dead letter now; `asked` by a final nack.
+    Dead { asked: bool },
+}
+
+/// A record: found by the hash of its identity, never listed, gone with its bucket.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// What it is.
+    pub kind: RecordKind,
+    /// Its name in the storage.
+    pub hash: Hash16,
+    /// When it is over.
+    pub expires: Timestamp,
+    /// What it is dropped with, some time after it is over.
+    pub bucket: u64,
+    /// Packed content, identity in clear included.
+    pub body: Bytes,
+}
+
+/// Who brought a dead letter back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redriven {
+    /// Who.
+    pub by: Text,
+    /// Why.
+    pub reason: Text,
+    /// When.
+    pub at: Timestamp,
+    /// The new message.
+    pub new: MessageId,
+}
+
+/// A dead letter as listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadRow {
+    /// The `dlq.` topic.
+    pub topic: TopicId,
+    /// Its number: grows.
+    pub seq: u64,
+    /// Where the dead letter is.
+    pub lane: Lane,
+    /// Where the dead letter is.
+    pub offset: Offset,
+    /// The group it died in.
+    pub group: Text,
+    /// Why.
+    pub reason: DeathReason,
+    /// When.
+    pub at: Timestamp,
+    /// Tenant.
+    pub tenant: Text,
+    /// Run.
+    pub run_id: Option<Text>,
+    /// Idempotency key.
+    pub key: Option<Text>,
+    /// First 64 bytes of its last error.
+    pub error: Text,
+    /// Set once it was brought back.
+    pub redriven: Option<Redriven>,
+}
+
+/// Rows to be deleted in bounded steps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Garbage {
+    /// Pages, lanes and dead letters of a topic that is gone.
+    Topic {
+        /// Which.
+        topic: TopicId,
+        /// Lanes with what is left of them: (lane, from, to).
+        lanes: Vec<(Lane, Offset, Offset)>,
+    },
+    /// Blocks, notes and cursor of a generation that is over.
+    Cursor {
+        /// Which.
+        generation: Generation,
+        /// Lanes with what is left of them: (lane, from, to).
+        lanes: Vec<(Lane, Offset, Offset)>,
+    },
+}
+
+/// A change of durable state.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Change {
+    /// The counter's next number.
+    Ids(u64),
+    /// A topic is made or changed.
+    Topic(TopicRow),
+    /// A topic is gone; its groups go with changes of their own.
+    TopicGone(TopicId),
+    /// A group is made, paused, or has cursors with another generation.
+    Group(GroupRow),
+    /// A group is gone.
+    GroupGone(GroupId),
+    /// A lane's bounds, but for its end, which only messages move.
+    Lane {
+        topic: TopicId,
+        lane: Lane,
+        state: LaneState,
+    },
+    /// A message is stored at the end of a lane.
+    Message {
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+        message: Arc<Message>,
+    },
+    /// A cursor goes on.
+    Cursor {
+        group: GroupId,
+        lane: Lane,
+        next: Offset,
+        bytes: u64,
+    },
+    /// An entry is opened or changed. `holder` is who was given the lease: volatile.
+    Open {
+        group: GroupId,
+        lane: Lane,
+        offset: Offset,
+        entry: Entry,
+        holder: Option<ConsumerId>,
+    },
+    /// An entry is over.
+    Close {
+        group: GroupId,
+        lane: Lane,
+        offset: Offset,
+        end: End,
+    },
+    /// The last error of an entry.
+    Note {
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+        text: Text,
+    },
+    /// … is no longer needed.
+    NoteGone {
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+    },
+    /// A consumer's name.
+    Owner { owner: OwnerId, name: Text },
+    /// … that nobody has any more.
+    OwnerGone(OwnerId),
+    /// A record.
+    Record(Record),
+    /// A dead letter is made or brought back.
+    Dead(DeadRow),
+    /// Messages nobody needs.
+    Trim {
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+        to: Offset,
+    },
+    /// Records whose time is over.
+    Expire { bucket: u64 },
+    /// A counter.
+    Mark { kind: MarkKind, id: u64, value: u64 },
+    /// Something to be deleted later; replaces what is left of it.
+    Garbage { id: u64, garbage: Garbage },
+    /// It is deleted.
+    GarbageGone(u64),
+    /// Rows of what is gone. They were dead by rule already.
+    Sweep(Sweep),
+}
+
+/// Rows of what is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Sweep {
+    /// Pages of a topic's lane.
+    Pages {
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+        to: Offset,
+    },
+    /// Blocks and notes of a generation's lane.
+    Blocks {
+        generation: Generation,
+        lane: Lane,
+        from: Offset,
+        to: Offset,
+    },
+    /// The lane row.
+    Lane { topic: TopicId, lane: Lane },
+    /// The cursor row.
+    Cursor { generation: Generation, lane: Lane },
+    /// Dead letters of a topic.
+    Dead { topic: TopicId },
+}
+
+/// A change of volatile state.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Note {
+    /// A consumer takes part.
+    Joined {
+        consumer: ConsumerId,
+        group: GroupId,
+        owner: OwnerId,
+        lease_ms: u32,
+        credit: u32,
+        credit_bytes: u64,
+    },
+    /// A consumer is gone.
+    Left(ConsumerId),
+    /// So many consumers at the front of a group's queue had their turn.
+    Turned { group: GroupId, turns: usize },
+    /// A lane of a group was looked at; `more`: it may have more right now.
+    Visited {
+        group: GroupId,
+        lane: Lane,
+        more: bool,
+        fresh: u8,
+    },
+    /// The next group to be looked at.
+    Rotor(GroupId),
+    /// A read was asked for.
+    Loading(Want),
+    /// Partition of the next message without a key.
+    KeylessTurn { topic: TopicId, turn: u32 },
+    /// Look at a lane of a group again then.
+    Wake {
+        at: Timestamp,
+        group: GroupId,
+        lane: Lane,
+    },
+    /// The group can do nothing until something happens to it.
+    Idle(GroupId),
+    /// Messages around there were of use.
+    Used {
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+    },
+    /// Look at a lane's retention again then, or not at all.
+    Chore {
+        topic: TopicId,
+        lane: Lane,
+        at: Option<Timestamp>,
+    },
+}
+
+/// A row that deciding asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Lookup {
+    /// This row.
+    Row(Key),
+    /// The page that holds this message.
+    Message {
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+    },
+}
+
+/// Rows that deciding asks for.
+pub type Reads = Vec<Lookup>;
+
+/// A message that dispatch would like to have in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Want {
+    /// Messages of a lane from `from` on.
+    Ahead {
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+    },
+    /// One message and its last error, for a retry.
+    Retry {
+        topic: TopicId,
+        group: GroupId,
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+    },
+}
+
+/// What the shell does once the batch is durable.
+#[derive(Debug, Clone)]
+pub enum Effect {
+    /// Hand a message to a consumer.
+    Deliver(ConsumerId, Box<Delivery>),
+    /// The consumer's group or topic is gone: end its stream.
+    Dismiss(ConsumerId),
+}
+
+/// One hand-over of a message to a consumer.
+#[derive(Debug, Clone)]
+pub struct Delivery {
+    /// Proof of the lease.
+    pub token: LeaseToken,
+    /// The lease, by numbers.
+    pub hold: Hold,
+    /// Topic name.
+    pub topic: Text,
+    /// Group name.
+    pub group: Text,
+    /// The message's id.
+    pub id: MessageId,
+    /// Deliveries that count, this one included.
+    pub spent: u32,
+    /// Length of the lease.
+    pub lease_ms: u32,
+    /// End of the lease.
+    pub expires_at: Timestamp,
+    /// Why the attempt before failed.
+    pub last_error: Text,
+    /// The message.
+    pub message: Arc<Message>,
+}

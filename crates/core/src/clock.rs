@@ -1,0 +1,71 @@
+//! The authority clock, carried on between samples.
+//!
+//! 1. Time never goes back: not below the `now` stored with the last batch, not below what was
+//!    already handed out.
+//! 2. When the authority is behind, time goes on at monotonic speed from the greatest value known,
+//!    and [`Clock::lead_ms`] says by how much it leads.
+
+use crate::Timestamp;
+
+/// Turns samples of the authority and of a monotonic clock into `now`.
+#[derive(Debug, Clone)]
+pub struct Clock {
+    /// `now` at `anchor_ms` of the monotonic clock.
+    now: Timestamp,
+    anchor_ms: u64,
+    /// The authority at the same moment; never ahead of `now`.
+    authority: Timestamp,
+}
+
+impl Clock {
+    /// Starts at `authority`, but not below `floor`, the `now` of the last stored batch.
+    pub fn new(floor: Timestamp, authority: Timestamp, monotonic_ms: u64) -> Clock {
+        Clock {
+            now: floor.max(authority),
+            anchor_ms: monotonic_ms,
+            authority,
+        }
+    }
+
+    /// The time at `monotonic_ms`.
+    pub fn now(&self, monotonic_ms: u64) -> Timestamp {
+        self.now.after(monotonic_ms.saturating_sub(self.anchor_ms))
+    }
+
+    /// The authority said `authority` at `monotonic_ms`. A later authority is followed at once, an
+    /// earlier one is waited for.
+    pub fn sample(&mut self, authority: Timestamp, monotonic_ms: u64) {
+        let carried = self.now(monotonic_ms);
+        self.now = carried.max(authority);
+        self.anchor_ms = monotonic_ms.max(self.anchor_ms);
+        self.authority = authority;
+    }
+
+    /// How far `now` is ahead of the authority since the last sample.
+    pub fn lead_ms(&self) -> u64 {
+        self.now.since(self.authority)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_jumps_back_is_waited_for_at_monotonic_speed() {
+        let mut clock = Clock::new(Timestamp(5_000), Timestamp(1_000), 100);
+        assert_eq!(clock.now(100), Timestamp(5_000));
+        assert_eq!(clock.now(400), Timestamp(5_300));
+        clock.sample(Timestamp(2_000), 1_100);
+        assert_eq!(clock.now(1_100), Timestamp(6_000));
+        assert_eq!(clock.lead_ms(), 4_000);
+    }
+
+    #[test]
+    fn a_clock_that_jumps_ahead_is_followed() {
+        let mut clock = Clock::new(Timestamp(0), Timestamp(1_000), 0);
+        clock.sample(Timestamp(90_000), 500);
+        assert_eq!(clock.now(600), Timestamp(90_100));
+        assert_eq!(clock.lead_ms(), 0);
+    }
+}

@@ -1,0 +1,408 @@
+//! What can be asked of a shard, and what it answers.
+
+use bytes::Bytes;
+
+use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, Text, TopicId};
+use crate::message::{Envelope, Receipt, Routing, Trace};
+use crate::settings::SettingsPatch;
+use crate::time::Timestamp;
+use crate::token::LeaseToken;
+use crate::view::{GroupView, TopicView};
+
+/// A topic by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TopicName {
+    /// Isolation boundary.
+    pub namespace: Text,
+    /// The name in it.
+    pub topic: Text,
+}
+
+/// A group by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GroupName {
+    /// The topic it reads.
+    pub topic: TopicName,
+    /// Its name there.
+    pub group: Text,
+}
+
+/// Something to be decided.
+#[derive(Debug, Clone)]
+pub enum Command {
+    /// Make a topic.
+    CreateTopic(CreateTopic),
+    /// Remove a topic, its groups, messages and dead letters.
+    DeleteTopic(TopicName),
+    /// Make a group.
+    CreateGroup(GroupName, Start),
+    /// Remove a group.
+    DeleteGroup(GroupName),
+    /// Lease nothing new to a group.
+    Pause(Pause),
+    /// Lease again.
+    Resume(GroupName),
+    /// Move cursors of a group.
+    Seek(Seek),
+    /// Store a message.
+    Produce(Box<Produce>),
+    /// A consumer comes.
+    Join(Join),
+    /// A consumer goes. What it holds stays leased.
+    Leave(ConsumerId),
+    /// Done.
+    Ack(Claim),
+    /// Not done.
+    Nack(Nack),
+    /// More time.
+    Extend(Extend),
+    /// A lease nobody ever saw goes back, uncounted.
+    GiveBack(Hold),
+    /// A lease whose time has run out. Comes from the shard itself.
+    Lapse(Hold),
+    /// Bring dead letters back to the group they died in.
+    Redrive(Redrive),
+    /// Show a topic.
+    ViewTopic(TopicName),
+    /// Show a group.
+    ViewGroup(GroupName),
+}
+
+impl Command {
+    /// Settles go first: what frees a worker or saves an attempt must not wait behind new work.
+    pub(crate) fn is_settle(&self) -> bool {
+        matches!(
+            self,
+            Command::Ack(_) | Command::Nack(_) | Command::Extend(_) | Command::GiveBack(_)
+        )
+    }
+}
+
+/// Make a topic.
+#[derive(Debug, Clone)]
+pub struct CreateTopic {
+    /// Its name.
+    pub name: TopicName,
+    /// Its partitions, for ever.
+    pub partitions: u32,
+    /// What differs from the defaults.
+    pub settings: SettingsPatch,
+}
+
+/// Where a group or cursor begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// The oldest message that is kept.
+    Earliest,
+    /// What comes after now.
+    Latest,
+}
+
+/// Lease nothing new to a group.
+#[derive(Debug, Clone)]
+pub struct Pause {
+    /// Which.
+    pub name: GroupName,
+    /// Who.
+    pub by: Text,
+    /// Why.
+    pub reason: Text,
+    /// Until when, if not for ever.
+    pub until: Option<Timestamp>,
+}
+
+/// Move cursors of a group.
+#[derive(Debug, Clone)]
+pub struct Seek {
+    /// Which group.
+    pub name: GroupName,
+    /// Where to.
+    pub to: SeekTo,
+    /// Only say what would happen.
+    pub dry_run: bool,
+}
+
+/// Where a seek goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum SeekTo {
+    /// Every partition to its oldest message.
+    Earliest,
+    /// Every partition to its end.
+    Latest,
+    /// One partition to an offset, clamped to what is kept.
+    Offset { partition: u32, offset: Offset },
+}
+
+/// Store a message.
+#[derive(Debug, Clone)]
+pub struct Produce {
+    /// The requested topic.
+    pub topic: TopicName,
+    /// Message key.
+    pub key: Bytes,
+    /// Message value.
+    pub value: Bytes,
+    /// What else the producer says.
+    pub envelope: Envelope,
+    /// What the router said, if it was asked.
+    pub routing: Option<Routing>,
+    /// Trace context.
+    pub trace: Option<Trace>,
+}
+
+/// A consumer comes.
+#[derive(Debug, Clone)]
+pub struct Join {
+    /// Its number, new for each stream or poll.
+    pub consumer: ConsumerId,
+    /// Its group.
+    pub name: GroupName,
+    /// Its name for itself.
+    pub owner: Text,
+    /// Its lease, if not the topic's.
+    pub lease_ms: Option<u64>,
+    /// Unsettled deliveries it may hold.
+    pub credit: u32,
+    /// Unsettled bytes it may hold; one message always fits.
+    pub credit_bytes: u64,
+    /// Where the group starts, should this make it.
+    pub start: Start,
+}
+
+/// How a caller names the delivery it means.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Claim {
+    /// By its token: fenced.
+    Token(LeaseToken),
+    /// By position and owner, as v1 did: the same owner on an older attempt is taken for the newer.
+    Owner {
+        name: GroupName,
+        partition: u32,
+        offset: Offset,
+        owner: Text,
+    },
+}
+
+/// One attempt, by numbers: how the shell and the shard itself name a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hold {
+    /// The group.
+    pub group: GroupId,
+    /// The lane.
+    pub lane: Lane,
+    /// The cursor's life.
+    pub generation: Generation,
+    /// The message.
+    pub offset: Offset,
+    /// The fence.
+    pub attempt: u32,
+}
+
+/// Not done.
+#[derive(Debug, Clone)]
+pub struct Nack {
+    /// Which delivery.
+    pub claim: Claim,
+    /// Why; becomes the last error.
+    pub reason: Option<Text>,
+    /// When again, if not by policy.
+    pub delay_ms: Option<u64>,
+    /// What kind of "not done".
+    pub kind: NackKind,
+}
+
+/// What kind of "not done".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NackKind {
+    /// It failed.
+    Failed,
+    /// It failed for good.
+    Final,
+    /// Nothing failed: somebody else should take it.
+    Release,
+}
+
+/// More time.
+#[derive(Debug, Clone)]
+pub struct Extend {
+    /// Which delivery.
+    pub claim: Claim,
+    /// From now; as granted if absent.
+    pub lease_ms: Option<u64>,
+}
+
+/// Bring dead letters back.
+#[derive(Debug, Clone)]
+pub struct Redrive {
+    /// The topic they died in.
+    pub topic: TopicName,
+    /// The dead letter.
+    pub id: MessageId,
+    /// Who.
+    pub by: Text,
+    /// Why.
+    pub reason: Text,
+}
+
+/// What a shard answers when it does what was asked.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Reply {
+    /// Nothing to add.
+    Done,
+    /// A topic was made.
+    TopicCreated { topic: TopicId, partitions: u32 },
+    /// It was there before, alike.
+    TopicExists { topic: TopicId, partitions: u32 },
+    /// A topic is gone, with so much in it.
+    TopicDeleted { messages: u64, dead_letters: u64 },
+    /// A group was made.
+    GroupCreated { group: GroupId },
+    /// It was there before.
+    GroupExists { group: GroupId },
+    /// A group is gone.
+    GroupDeleted { backlog: u64, open: u64 },
+    /// Cursors were moved, or would be.
+    Sought(Sought),
+    /// A message is stored.
+    Produced(Receipt),
+    /// The consumer takes part.
+    Joined { group: GroupId },
+    /// The lease ends then.
+    Extended { until: Timestamp },
+    /// The dead letter lives again as `new`; `already`: since an earlier redrive.
+    Redriven { new: MessageId, already: bool },
+    /// A topic.
+    Topic(Box<TopicView>),
+    /// A group.
+    Group(Box<GroupView>),
+}
+
+/// What a seek did or would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sought {
+    /// (partition, from, to) of each cursor that moves.
+    pub moved: Vec<(u32, Offset, Offset)>,
+    /// Messages that will be delivered again.
+    pub redelivers: u64,
+    /// Messages that will not be delivered.
+    pub skips: u64,
+    /// Open messages the group no longer knows.
+    pub dropped_open: u64,
+}
+
+/// Why a lease token can no longer act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stale {
+    /// A later attempt has it.
+    Leased,
+    /// It waits for a retry.
+    Waiting,
+    /// It is done.
+    Settled,
+    /// It is a dead letter.
+    Dead,
+    /// The cursor has begun another life.
+    Generation,
+    /// It is over and nobody remembers how.
+    Gone,
+}
+
+impl Stale {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Stale::Leased => "leased",
+            Stale::Waiting => "waiting",
+            Stale::Settled => "settled",
+            Stale::Dead => "dead",
+            Stale::Generation => "generation",
+            Stale::Gone => "gone",
+        }
+    }
+}
+
+/// What does not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// The topic.
+    Topic,
+    /// The group.
+    Group,
+    /// The message.
+    Message,
+}
+
+impl Missing {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Missing::Topic => "topic",
+            Missing::Group => "group",
+            Missing::Message => "message",
+        }
+    }
+}
+
+/// What is used up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Full {
+    /// Messages of a partition; the group that holds the backlog, if any.
+    Messages(Option<Text>),
+    /// Bytes of a partition; the group that holds the backlog, if any.
+    Bytes(Option<Text>),
+}
+
+/// The command is refused and has changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Rejection {
+    #[error("{field}: {why}")]
+    Invalid { field: &'static str, why: Text },
+    #[error("the deadline has passed")]
+    DeadlinePassed,
+    #[error("no such {}", .0.as_str())]
+    NotFound(Missing),
+    #[error("the topic exists with other partitions or settings")]
+    TopicExists { topic: TopicId },
+    #[error("not owner")]
+    NotOwner,
+    #[error("not delivered")]
+    NotDelivered,
+    #[error("this topic settles by token only")]
+    TokenRequired,
+    #[error("attempt {attempt} is over: {}", .state.as_str())]
+    StaleLease {
+        state: Stale,
+        attempt: u32,
+        current: Option<u32>,
+    },
+    #[error("the group has consumers: pause it first")]
+    HasConsumers,
+    #[error("a dead-letter topic goes with its source")]
+    DeadLetterTopic,
+    #[error("{field} has {size} bytes, at most {limit} fit")]
+    TooLarge {
+        field: &'static str,
+        limit: u64,
+        size: u64,
+    },
+    #[error("this idempotency key belongs to another message")]
+    KeyConflict,
+    #[error("the partition is full")]
+    Exhausted { full: Full, retry_after_ms: u64 },
+    /// Deciding it failed, twice: a defect of ours. Nothing happened.
+    #[error("this command cannot be decided; nothing was changed")]
+    Poisonous,
+}
+
+impl Rejection {
+    pub(crate) fn invalid(field: &'static str, why: impl Into<Text>) -> Rejection {
+        Rejection::Invalid {
+            field,
+            why: why.into(),
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! The meaning of the queue: a deterministic state machine without IO, clock, randomness or threads.
+//!
+//! A [`Pipeline`] is told what happened and says what to do; inside it a [`Shard`] decides commands.
+//! Whoever performs what it says (a server, a simulator, a test) adds nothing to the meaning.
+
+pub mod change;
+mod clock;
+pub mod command;
+mod id;
+pub mod limits;
+mod message;
+mod pack;
+mod pipeline;
+mod recovery;
+pub mod row;
+mod settings;
+mod shard;
+mod time;
+mod token;
+pub mod view;
+
+pub use clock::Clock;
+pub use command::{Command, Rejection, Reply};
+pub use id::{
+    BatchNo, ConsumerId, Epoch, Generation, GroupId, Lane, MessageId, NUMBER_MAX, NotAMessageId,
+    Offset, OwnerId, ShardId, Text, TopicId,
+};
+pub use message::{
+    DEFAULT_TENANT, Death, DeathReason, Envelope, Message, Receipt, RetryRequest, Routing, Trace,
+};
+pub use pack::Damaged;
+pub use pipeline::{
+    Answered, Batch, Input, Output, Pipeline, PipelineConfig, ReadId, Release, Ticket,
+};
+pub use recovery::{Recovered, Recovery};
+pub use settings::{Groups, Keyless, OnDoubt, RetryPolicy, Settings, SettingsPatch};
+pub use shard::{Image, Shard, ShardConfig};
+pub use time::Timestamp;
+pub use token::{LeaseToken, NotAToken, TOKEN_CHARS_MAX, TokenKeys};

@@ -1,0 +1,100 @@
+//! Everything that is bounded, with its number and its reason.
+
+/// Partitions of a topic: what a lane has bits for.
+pub const PARTITIONS_MAX: u32 = 1024;
+/// Bytes of a topic's name; `dlq.` must fit before it.
+pub const TOPIC_BYTES_MAX: usize = 250;
+/// Bytes of a group's name.
+pub const GROUP_BYTES_MAX: usize = 128;
+/// Bytes of an owner's name.
+pub const OWNER_BYTES_MAX: usize = 255;
+/// Bytes of a tenant's name.
+pub const TENANT_BYTES_MAX: usize = 255;
+/// Bytes of an idempotency key.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 255;
+/// Bytes of a message key.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// Bytes of all texts of an envelope together.
+pub const ENVELOPE_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of one text of an envelope.
+pub const ENVELOPE_TEXT_BYTES_MAX: usize = 1024;
+/// Bytes of a reason; what is longer is cut at a character.
+pub const REASON_BYTES_MAX: usize = 1024;
+/// Bytes of a value, unless configured up to [`VALUE_BYTES_CAP`].
+pub const VALUE_BYTES_DEFAULT: usize = 1024 * 1024;
+/// The most a value may be configured to have.
+pub const VALUE_BYTES_CAP: usize = 16 * 1024 * 1024;
+
+/// Shortest lease.
+pub const LEASE_MS_MIN: u64 = 250;
+/// Longest lease: 12 h.
+pub const LEASE_MS_MAX: u64 = 43_200_000;
+/// Longest delay of a nack: 7 d.
+pub const DELAY_MS_MAX: u64 = 604_800_000;
+/// Most deliveries a policy may ask for; −1 is for ever.
+pub const ATTEMPTS_MAX: i32 = 1_000;
+/// Most unsettled deliveries one stream may hold.
+pub const CREDIT_MAX: u32 = 10_000;
+/// Dead letters one redrive may name.
+pub const REDRIVE_MAX: usize = 1_000;
+
+/// Messages of a page.
+pub const PAGE_MESSAGES_MAX: usize = 1024;
+/// Bytes of a page, unless a single message is larger.
+pub const PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// Offsets of a block.
+pub const BLOCK_OFFSETS: u64 = 128;
+
+/// Rows a batch may touch before it is closed.
+pub const BATCH_ROWS_MAX: usize = 8_192;
+/// Bytes a batch may hold before it is closed.
+pub const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Deliveries one batch may decide.
+pub const DISPATCH_MAX: usize = 2_048;
+/// Deliveries of one group and lane before the next has its turn.
+pub const DISPATCH_RUN_MAX: usize = 64;
+/// Leases one batch may let run out.
+pub const LAPSE_MAX: usize = 1_024;
+
+/// Open entries of a whole shard, about 140 MB; no group takes more than half of what is left.
+pub const SHARD_OPEN_MAX: u64 = 1_000_000;
+/// Messages kept in memory to be delivered soon.
+pub const READ_AHEAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes one read-ahead asks for.
+pub const READ_AHEAD_STEP_BYTES: usize = 1024 * 1024;
+/// Retries whose message may be asked for at once, per group and lane.
+pub const RETRY_READS_MAX: usize = 32;
+/// How long before it is due a retry asks for its message.
+pub const RETRY_READ_AHEAD_MS: u64 = 1_000;
+
+/// Fresh messages between two retries while both wait.
+pub const FRESH_PER_RETRY: u8 = 4;
+/// Returns in a row that cost nothing; from the next on a return waits at least the backoff.
+pub const FREE_RETURNS: u8 = 3;
+/// No lease runs out sooner than this after a recovery (or its own length, if that is shorter).
+pub const RECOVERY_GRACE_MS: u64 = 10_000;
+
+/// Offsets one commit may trim or collect.
+pub const TRIM_OFFSETS_MAX: u64 = 4_096;
+/// Gaps one commit may trim.
+pub const TRIM_GAPS_MAX: usize = 64;
+/// Retention marks of a lane.
+pub const MARKS_MAX: usize = 16;
+/// Retention marks per retention time.
+pub const MARKS_PER_RETENTION: u64 = 8;
+/// Shortest life of a tombstone: 24 h.
+pub const TOMBSTONE_MS_MIN: u64 = 86_400_000;
+/// Expiry buckets one commit may drop.
+pub const EXPIRE_BUCKETS_MAX: u64 = 16;
+/// Names of owners without use that one commit may forget.
+pub const OWNERS_FORGOTTEN_MAX: usize = 64;
+
+/// Batches a changed cursor, lane or mark may live in heads before it is put as a row.
+pub const CHECKPOINT_AFTER_BATCHES: u64 = 1_024;
+/// Rows of that kind one commit may put.
+pub const CHECKPOINTS_MAX: usize = 256;
+
+/// Rows one recovery read asks for.
+pub const RECOVERY_READ_ROWS: usize = 256;
+/// Lookups that travel in one read.
+pub const READ_LOOKUPS_MAX: usize = 256;

@@ -1,0 +1,174 @@
+//! Packing: how what the core decides becomes rows. Pure code beside the pipeline.
+//!
+//! A packed body is a version byte, a postcard value and a CRC-32C of both. Golden bytes in the tests
+//! make any change of layout visible; a new layout gets a new version, and old versions stay readable.
+
+mod block;
+mod head;
+mod named;
+mod packer;
+mod page;
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::change::Change;
+use crate::row::{Columns, Hash16, Key, RecordKind, Row, Table};
+
+pub(crate) use block::open_block;
+pub(crate) use head::{CursorItem, HeadBody, LaneItem, MarkItem};
+pub(crate) use named::{dead_row, group_row, topic_row};
+pub(crate) use packer::{Item, Packer};
+pub(crate) use page::{Page, open_page};
+
+/// The layout written now.
+const VERSION: u8 = 1;
+const CHECKSUM_BYTES: usize = 4;
+
+/// A row whose bytes are not what was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("row {key} is damaged: {why}")]
+pub struct Damaged {
+    /// Which row.
+    pub key: String,
+    /// What is wrong with it.
+    pub why: &'static str,
+}
+
+/// Packs a value.
+pub(crate) fn seal<T: Serialize>(value: &T) -> Bytes {
+    let packed = postcard::to_extend(value, vec![VERSION]).expect("plain values can be packed");
+    sealed(packed)
+}
+
+/// Closes bytes that begin with their version.
+fn sealed(mut packed: Vec<u8>) -> Bytes {
+    let checksum = crc32c::crc32c(&packed);
+    packed.extend_from_slice(&checksum.to_le_bytes());
+    packed.into()
+}
+
+/// The content of a packed body, if it is whole.
+fn unseal(body: &[u8]) -> Result<&[u8], &'static str> {
+    let split = body
+        .len()
+        .checked_sub(CHECKSUM_BYTES)
+        .filter(|at| *at > 0)
+        .ok_or("it is too short")?;
+    let (packed, checksum) = body.split_at(split);
+    if crc32c::crc32c(packed).to_le_bytes() != checksum {
+        return Err("its checksum is wrong");
+    }
+    if packed[0] != VERSION {
+        return Err("its version is unknown");
+    }
+    Ok(&packed[1..])
+}
+
+/// Unpacks a value.
+pub(crate) fn try_open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
+    let damaged = |why| Damaged {
+        key: format!("{:?}", row.key),
+        why,
+    };
+    let packed = unseal(&row.body).map_err(damaged)?;
+    postcard::from_bytes(packed).map_err(|_| damaged("its content cannot be read"))
+}
+
+/// Unpacks a value of a row that [`verify`] let through.
+pub(crate) fn open<T: DeserializeOwned>(body: &Bytes) -> T {
+    let packed = unseal(body).expect("rows are verified when they come in");
+    postcard::from_bytes(packed).expect("a whole row of a known version can be read")
+}
+
+/// Says whether a row is whole. Everything an engine answers passes here once.
+pub(crate) fn verify(row: &Row) -> Result<(), Damaged> {
+    let damaged = |why| Damaged {
+        key: format!("{:?}", row.key),
+        why,
+    };
+    match row.key.table() {
+        Table::Topic | Table::Group | Table::Dead | Table::Owner | Table::Note => {
+            std::str::from_utf8(&row.body)
+                .map(drop)
+                .map_err(|_| damaged("it is not text"))
+        }
+        Table::Head
+        | Table::Lane
+        | Table::Cursor
+        | Table::Mark
+        | Table::Page
+        | Table::Block
+        | Table::Record
+        | Table::Garbage => unseal(&row.body).map(drop).map_err(damaged),
+    }
+}
+
+/// The name of a record: the first half of the hash of its identity.
+pub(crate) fn hash16<T: Serialize>(kind: RecordKind, identity: &T) -> Hash16 {
+    fingerprint(&(kind as u8, identity))
+}
+
+/// A short fingerprint of a value.
+pub(crate) fn fingerprint<T: Serialize>(value: &T) -> [u8; 16] {
+    let bytes = postcard::to_stdvec(value).expect("plain values can be packed");
+    let hash = blake3::hash(&bytes);
+    hash.as_bytes()[..16]
+        .try_into()
+        .expect("a hash has 32 bytes")
+}
+
+/// The row a change puts or deletes, if it is one that deciding looks up and that needs no packing.
+pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
+    let note_key = |generation, lane, offset| Key::Note {
+        generation,
+        lane,
+        offset,
+    };
+    let row = if let Change::Record(record) = change {
+        Row {
+            key: Key::Record {
+                kind: record.kind,
+                hash: record.hash,
+            },
+            columns: Columns::Record {
+                expires: record.expires,
+                bucket: record.bucket,
+            },
+            body: record.body.clone(),
+        }
+    } else if let Change::Note {
+        generation,
+        lane,
+        offset,
+        text,
+    } = change
+    {
+        plain(
+            note_key(*generation, *lane, *offset),
+            Bytes::copy_from_slice(text.as_bytes()),
+        )
+    } else if let Change::NoteGone {
+        generation,
+        lane,
+        offset,
+    } = change
+    {
+        return Some((note_key(*generation, *lane, *offset), None));
+    } else if let Change::Dead(dead) = change {
+        named::put_dead(dead)
+    } else {
+        return None;
+    };
+    Some((row.key, Some(row)))
+}
+
+/// A row without columns.
+fn plain(key: Key, body: Bytes) -> Row {
+    Row {
+        key,
+        columns: Columns::None,
+        body,
+    }
+}

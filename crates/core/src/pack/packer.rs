@@ -1,0 +1,427 @@
+//! From the changes of a batch to the rows of a commit.
+//!
+//! 1. Each row is written at most once a commit, however often it changed.
+//! 2. Blocks, cursors and lanes are packed from the shard's state as it is when the batch is closed:
+//!    the caller packs before the next batch is decided.
+//! 3. Nothing is updated in place at every commit: a block is inserted anew and its old version deleted
+//!    by its full key; what changes all the time travels in heads and becomes a row of its own after
+//!    1 024 batches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use crate::change::{Change, Garbage, Sweep};
+use crate::id::{BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, TopicId};
+use crate::limits::{CHECKPOINT_AFTER_BATCHES, CHECKPOINTS_MAX};
+use crate::message::Message;
+use crate::pack::block::{block_of, block_row};
+use crate::pack::named::{put_group, put_topic};
+use crate::pack::page::pages;
+use crate::pack::{CursorItem, HeadBody, LaneItem, MarkItem, looked_up, plain, seal};
+use crate::row::{Columns, Key, MarkKind, Row, Write};
+use crate::shard::Shard;
+use crate::time::Timestamp;
+
+/// Something that travels in heads and is put as a row from time to time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Item {
+    Cursor(GroupId, Lane),
+    Lane(TopicId, Lane),
+    Mark(MarkKind, u64),
+}
+
+/// Packs batches.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Packer {
+    /// The batch that wrote the stored version of each block.
+    versions: BTreeMap<(Generation, Lane, u64), BatchNo>,
+    /// Since which batch an item is only in heads.
+    dirty_since: BTreeMap<Item, BatchNo>,
+    dirty: BTreeSet<(BatchNo, Item)>,
+    /// The oldest head a recovery needs.
+    clean: BatchNo,
+}
+
+/// The messages one lane gets in a batch: first offset, and the messages.
+type Appended<'a> = BTreeMap<(TopicId, Lane), (Offset, Vec<&'a Message>)>;
+
+/// What the changes of a batch touch.
+#[derive(Default)]
+struct Touched<'a> {
+    /// The last word on each row.
+    rows: BTreeMap<Key, Option<Row>>,
+    /// Ranges, to be deleted after rows are put.
+    ranges: Vec<Write>,
+    appended: Appended<'a>,
+    items: BTreeSet<Item>,
+    blocks: BTreeSet<(GroupId, Lane, u64)>,
+}
+
+impl Packer {
+    /// The packer of a recovered shard: block versions and what was only in heads.
+    pub(crate) fn recovered(
+        versions: BTreeMap<(Generation, Lane, u64), BatchNo>,
+        dirty_since: BTreeMap<Item, BatchNo>,
+        clean: BatchNo,
+    ) -> Packer {
+        let dirty = dirty_since
+            .iter()
+            .map(|(item, since)| (*since, *item))
+            .collect();
+        Packer {
+            versions,
+            dirty_since,
+            dirty,
+            clean,
+        }
+    }
+
+    /// The rows of a batch. `shard` has absorbed it and nothing after it.
+    pub(crate) fn pack<'a>(
+        &mut self,
+        shard: &Shard,
+        batch: BatchNo,
+        epoch: Epoch,
+        now: Timestamp,
+        changes: impl IntoIterator<Item = &'a Change>,
+    ) -> Vec<Write> {
+        let mut touched = Touched::default();
+        for change in changes {
+            self.touch(change, &mut touched);
+        }
+        let Touched {
+            mut rows,
+            mut ranges,
+            appended,
+            items,
+            blocks,
+        } = touched;
+        for ((topic, lane), (base, messages)) in appended {
+            let Some(of) = shard.topics.get(&topic) else {
+                continue;
+            };
+            let bytes: u64 = messages.iter().map(|message| message.size()).sum();
+            let before = of.lane(lane).high_bytes - bytes;
+            for row in pages(topic, lane, base, before, &messages, of.is_dlq()) {
+                rows.insert(row.key, Some(row));
+            }
+        }
+        for (group, lane, block) in blocks {
+            self.pack_block(shard, batch, group, lane, block, &mut rows);
+        }
+        let head = self.head(shard, batch, epoch, now, &items, &mut rows, &mut ranges);
+        let mut writes: Vec<Write> = Vec::with_capacity(rows.len() + ranges.len() + 1);
+        writes.push(Write::Put(head));
+        writes.extend(rows.into_iter().map(|(key, row)| match row {
+            Some(row) => Write::Put(row),
+            None => Write::Delete(key),
+        }));
+        writes.extend(ranges);
+        writes
+    }
+
+    fn touch<'a>(&mut self, change: &'a Change, touched: &mut Touched<'a>) {
+        let mut put = |row: Row| drop(touched.rows.insert(row.key, Some(row)));
+        match change {
+            // The counter is in every head.
+            Change::Ids(_) => {}
+            Change::Topic(topic) => put(put_topic(topic)),
+            Change::TopicGone(topic) => {
+                drop(touched.rows.insert(Key::Topic { topic: *topic }, None))
+            }
+            Change::Group(group) => put(put_group(group)),
+            Change::GroupGone(group) => {
+                drop(touched.rows.insert(Key::Group { group: *group }, None))
+            }
+            Change::Lane { topic, lane, .. } => {
+                touched.items.insert(Item::Lane(*topic, *lane));
+            }
+            Change::Message {
+                topic,
+                lane,
+                offset,
+                message,
+            } => {
+                touched.items.insert(Item::Lane(*topic, *lane));
+                let appended = touched.appended.entry((*topic, *lane));
+                appended
+                    .or_insert_with(|| (*offset, Vec::new()))
+                    .1
+                    .push(message);
+            }
+            Change::Cursor { group, lane, .. } => {
+                touched.items.insert(Item::Cursor(*group, *lane));
+            }
+            Change::Open {
+                group,
+                lane,
+                offset,
+                ..
+            }
+            | Change::Close {
+                group,
+                lane,
+                offset,
+                ..
+            } => {
+                touched.items.insert(Item::Cursor(*group, *lane));
+                touched.blocks.insert((*group, *lane, block_of(*offset)));
+            }
+            Change::Note { .. } | Change::NoteGone { .. } | Change::Record(_) | Change::Dead(_) => {
+                touched.rows.extend(looked_up(change));
+            }
+            Change::Owner { owner, name } => {
+                put(plain(
+                    Key::Owner { owner: *owner },
+                    Bytes::copy_from_slice(name.as_bytes()),
+                ));
+            }
+            Change::OwnerGone(owner) => {
+                drop(touched.rows.insert(Key::Owner { owner: *owner }, None))
+            }
+            Change::Trim {
+                topic,
+                lane,
+                from,
+                to,
+            } => {
+                touched.ranges.push(Write::Trim {
+                    topic: *topic,
+                    lane: *lane,
+                    from: *from,
+                    to: *to,
+                });
+            }
+            Change::Expire { bucket } => touched.ranges.push(Write::Expire { bucket: *bucket }),
+            Change::Mark { kind, id, .. } => {
+                touched.items.insert(Item::Mark(*kind, *id));
+            }
+            Change::Garbage { id, garbage } => {
+                self.forget_versions(garbage);
+                put(plain(Key::Garbage { id: *id }, seal(garbage)));
+            }
+            Change::GarbageGone(id) => drop(touched.rows.insert(Key::Garbage { id: *id }, None)),
+            Change::Sweep(sweep) => sweep_rows(sweep, touched),
+        }
+    }
+
+    /// Blocks of a generation that is over are deleted by range: their versions are of no use.
+    fn forget_versions(&mut self, garbage: &Garbage) {
+        let Garbage::Cursor { generation, lanes } = garbage else {
+            return;
+        };
+        for (lane, ..) in lanes {
+            let of_lane = (*generation, *lane, 0)..=(*generation, *lane, NUMBER_MAX);
+            let keys: Vec<_> = self.versions.range(of_lane).map(|(key, _)| *key).collect();
+            for key in keys {
+                self.versions.remove(&key);
+            }
+        }
+    }
+
+    fn pack_block(
+        &mut self,
+        shard: &Shard,
+        batch: BatchNo,
+        group: GroupId,
+        lane: Lane,
+        block: u64,
+        rows: &mut BTreeMap<Key, Option<Row>>,
+    ) {
+        let Some(group) = shard.groups.get(&group) else {
+            return;
+        };
+        let cursor = group.cursor(lane);
+        let generation = cursor.start.generation;
+        let row = block_row(generation, lane, block, batch, &cursor.open);
+        let before = match &row {
+            Some(_) => self.versions.insert((generation, lane, block), batch),
+            None => self.versions.remove(&(generation, lane, block)),
+        };
+        rows.extend(row.map(|row| (row.key, Some(row))));
+        if let Some(before) = before {
+            rows.insert(
+                Key::Block {
+                    generation,
+                    lane,
+                    block,
+                    batch: before,
+                },
+                None,
+            );
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a head is all of these")]
+    fn head(
+        &mut self,
+        shard: &Shard,
+        batch: BatchNo,
+        epoch: Epoch,
+        now: Timestamp,
+        items: &BTreeSet<Item>,
+        rows: &mut BTreeMap<Key, Option<Row>>,
+        ranges: &mut Vec<Write>,
+    ) -> Row {
+        let mut body = HeadBody {
+            ids: shard.ids,
+            cursors: Vec::new(),
+            lanes: Vec::new(),
+            marks: Vec::new(),
+        };
+        for item in items {
+            match stored(shard, *item) {
+                Some(Stored::Cursor(cursor)) => body.cursors.push(cursor),
+                Some(Stored::Lane(lane)) => body.lanes.push(lane),
+                Some(Stored::Mark(mark)) => body.marks.push(mark),
+                None => continue,
+            }
+            if !self.dirty_since.contains_key(item) {
+                self.dirty_since.insert(*item, batch);
+                self.dirty.insert((batch, *item));
+            }
+        }
+        self.checkpoint(shard, batch, rows);
+        let clean = self.dirty.first().map_or(batch, |(since, _)| *since);
+        if clean > self.clean {
+            let (from, to) = (Key::Head { batch: self.clean }, Key::Head { batch: clean });
+            ranges.push(Write::DeleteRange { from, to });
+            self.clean = clean;
+        }
+        let columns = Columns::Head { epoch, now, clean };
+        Row {
+            key: Key::Head { batch },
+            columns,
+            body: seal(&body),
+        }
+    }
+
+    /// Puts what has lived in heads long enough.
+    fn checkpoint(&mut self, shard: &Shard, batch: BatchNo, rows: &mut BTreeMap<Key, Option<Row>>) {
+        for _ in 0..CHECKPOINTS_MAX {
+            let Some(&(since, item)) = self.dirty.first() else {
+                return;
+            };
+            if since.0 + CHECKPOINT_AFTER_BATCHES > batch.0 {
+                return;
+            }
+            self.dirty.pop_first();
+            self.dirty_since.remove(&item);
+            let row = stored(shard, item).map(|stored| match stored {
+                Stored::Cursor(item) => plain(
+                    Key::Cursor {
+                        generation: item.generation,
+                        lane: item.lane,
+                    },
+                    seal(&item),
+                ),
+                Stored::Lane(item) => plain(
+                    Key::Lane {
+                        topic: item.topic,
+                        lane: item.lane,
+                    },
+                    seal(&item),
+                ),
+                Stored::Mark(mark) => {
+                    let kind = MarkKind::of(mark.kind).expect("made from one");
+                    plain(Key::Mark { kind, id: mark.id }, seal(&mark))
+                }
+            });
+            rows.extend(row.map(|row| (row.key, Some(row))));
+        }
+    }
+}
+
+/// An item as it is now.
+enum Stored {
+    Cursor(CursorItem),
+    Lane(LaneItem),
+    Mark(MarkItem),
+}
+
+/// None if what it belongs to is gone.
+fn stored(shard: &Shard, item: Item) -> Option<Stored> {
+    match item {
+        Item::Cursor(group, lane) => {
+            let cursor = shard.groups.get(&group)?.cursor(lane);
+            Some(Stored::Cursor(CursorItem {
+                generation: cursor.start.generation,
+                lane,
+                next: cursor.next,
+                low: cursor.low(),
+                bytes: cursor.bytes,
+            }))
+        }
+        Item::Lane(topic, lane) => {
+            let state = shard.topics.get(&topic)?.lane(lane).clone();
+            Some(Stored::Lane(LaneItem { topic, lane, state }))
+        }
+        Item::Mark(kind, id) => {
+            let value = *shard.marks.get(&(kind, id))?;
+            Some(Stored::Mark(MarkItem {
+                kind: kind as u8,
+                id,
+                value,
+            }))
+        }
+    }
+}
+
+fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
+    let mut range = |from, to| touched.ranges.push(Write::DeleteRange { from, to });
+    match *sweep {
+        Sweep::Pages {
+            topic,
+            lane,
+            from,
+            to,
+        } => {
+            range(
+                Key::Page {
+                    topic,
+                    lane,
+                    last: from,
+                },
+                Key::Page {
+                    topic,
+                    lane,
+                    last: to,
+                },
+            );
+        }
+        Sweep::Blocks {
+            generation,
+            lane,
+            from,
+            to,
+        } => {
+            let block = |block| Key::Block {
+                generation,
+                lane,
+                block,
+                batch: BatchNo(0),
+            };
+            range(block(block_of(from)), block(block_of(to) + 1));
+            let note = |offset| Key::Note {
+                generation,
+                lane,
+                offset,
+            };
+            range(note(from), note(to));
+        }
+        Sweep::Lane { topic, lane } => drop(touched.rows.insert(Key::Lane { topic, lane }, None)),
+        Sweep::Cursor { generation, lane } => {
+            touched.rows.insert(Key::Cursor { generation, lane }, None);
+        }
+        Sweep::Dead { topic } => {
+            range(
+                Key::Dead { topic, seq: 0 },
+                Key::Dead {
+                    topic,
+                    seq: NUMBER_MAX,
+                },
+            );
+        }
+    }
+}

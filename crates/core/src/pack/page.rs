@@ -1,0 +1,112 @@
+//! Pages: messages of a lane that were committed together.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Lane, Offset, TopicId};
+use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
+use crate::message::Message;
+use crate::pack::{Damaged, seal, try_open};
+use crate::row::{Columns, Key, Row};
+
+/// Bytes of a message beside its key, value and texts, generously.
+const MESSAGE_OVERHEAD: u64 = 64;
+
+/// Messages of a page, unpacked.
+#[derive(Debug, Clone)]
+pub(crate) struct Page {
+    pub(crate) base: Offset,
+    pub(crate) messages: Vec<Arc<Message>>,
+}
+
+#[derive(Serialize)]
+struct PageRef<'a> {
+    /// The lane's byte total before the first message.
+    bytes_before: u64,
+    messages: &'a [&'a Message],
+}
+
+#[derive(Deserialize)]
+struct PageBody {
+    #[expect(dead_code, reason = "for tools that read pages alone")]
+    bytes_before: u64,
+    messages: Vec<Message>,
+}
+
+/// Packs the messages of a lane that one commit stores, from `base` on.
+pub(super) fn pages(
+    topic: TopicId,
+    lane: Lane,
+    base: Offset,
+    bytes_before: u64,
+    messages: &[&Message],
+    one_each: bool,
+) -> Vec<Row> {
+    let mut rows = Vec::new();
+    let (mut base, mut bytes_before, mut rest) = (base, bytes_before, messages);
+    while !rest.is_empty() {
+        let count = if one_each { 1 } else { page_length(rest) };
+        let (page, after) = rest.split_at(count);
+        let bytes = page.iter().map(|message| message.size()).sum();
+        rows.push(page_row(topic, lane, base, bytes_before, bytes, page));
+        base += count as u64;
+        bytes_before += bytes;
+        rest = after;
+    }
+    rows
+}
+
+/// How many of the messages make a page. A message larger than a page is one of its own.
+fn page_length(messages: &[&Message]) -> usize {
+    let mut bytes = 0;
+    let fits = messages
+        .iter()
+        .take(PAGE_MESSAGES_MAX)
+        .take_while(|message| {
+            bytes += message.size() + MESSAGE_OVERHEAD;
+            bytes <= PAGE_BYTES_MAX as u64
+        });
+    fits.count().max(1)
+}
+
+fn page_row(
+    topic: TopicId,
+    lane: Lane,
+    base: Offset,
+    bytes_before: u64,
+    bytes: u64,
+    messages: &[&Message],
+) -> Row {
+    let last = base + messages.len() as u64 - 1;
+    let at = messages.last().expect("a page has messages").produced_at;
+    let body: Bytes = seal(&PageRef {
+        bytes_before,
+        messages,
+    });
+    Row {
+        key: Key::Page { topic, lane, last },
+        columns: Columns::Page { base, bytes, at },
+        body,
+    }
+}
+
+/// Unpacks a page.
+pub(crate) fn open_page(row: &Row) -> Result<Page, Damaged> {
+    let body: PageBody = try_open(row)?;
+    let damaged = |why| Damaged {
+        key: format!("{:?}", row.key),
+        why,
+    };
+    let (Key::Page { last, .. }, Columns::Page { base, .. }) = (row.key, &row.columns) else {
+        return Err(damaged("it is no page"));
+    };
+    if base + body.messages.len() as u64 != last + 1 {
+        return Err(damaged("it has not the messages it says"));
+    }
+    Ok(Page {
+        base: *base,
+        messages: body.messages.into_iter().map(Arc::new).collect(),
+    })
+}

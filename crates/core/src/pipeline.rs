@@ -1,0 +1,692 @@
+//! The pipeline of a shard: reads, batches, commits, and what is shown when.
+//!
+//! A machine like the shard itself: it is told what happened and says what to do. Server tasks and the
+//! simulator only perform.
+//!
+//! # Guarantees
+//!
+//! 1. Replies, deliveries and rejections are released only after the commit of the batch in which they
+//!    were decided.
+//! 2. Batches are committed in the order they were decided, each naming its predecessor.
+//! 3. A command is decided on rows as new as everything decided before it ([`found`]).
+//! 4. A commit or a read that fails ends the pipeline. There is no repair: the shell drops it, claims
+//!    the shard again and recovers; what was not answered is unknown.
+//! 5. No lease runs out while its own commit waits; one that is half over when its commit returns is
+//!    given back, uncounted, instead of being delivered.
+//!
+//! It does not know: what commands mean, how rows are stored, what time it is.
+
+pub(crate) mod found;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::change::{Change, Decision, Effect, Lookup, Note, Reads, Want};
+use crate::command::{Command, Hold, Rejection, Reply};
+use crate::id::{BatchNo, Epoch};
+use crate::limits::{
+    BATCH_BYTES_MAX, BATCH_ROWS_MAX, DISPATCH_MAX, READ_AHEAD_STEP_BYTES, READ_LOOKUPS_MAX,
+};
+use crate::pack::{self, Damaged, Packer};
+use crate::recovery::Recovered;
+use crate::row::{Key, Read, Row, Write};
+use crate::shard::{Refusal, Shard};
+use crate::time::Timestamp;
+
+use found::{Answer, Found, Loaded, Overlay};
+
+/// Names a command to whoever sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// Names a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadId(pub u64);
+
+/// Something happened.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly all of them are commands")]
+pub enum Input {
+    /// A command came.
+    Arrived(Ticket, Command),
+    /// A read was answered: rows for each question, in order.
+    ReadDone(ReadId, Vec<Vec<Row>>),
+    /// A batch is durable.
+    CommitDone(BatchNo),
+}
+
+/// Something is to be done.
+#[derive(Debug)]
+pub enum Output {
+    /// Ask the engine.
+    StartRead(ReadId, Vec<Read>),
+    /// Make a batch durable.
+    StartCommit(Arc<Batch>, Vec<Write>),
+    /// Show what became durable.
+    Release(Release),
+    /// A row is damaged: stop serving this shard and say so.
+    Die(Damaged),
+}
+
+/// A batch as decided: a complete record of what happened in it.
+#[derive(Debug)]
+pub struct Batch {
+    /// Its number.
+    pub no: BatchNo,
+    /// Its time.
+    pub now: Timestamp,
+    /// Everything that changed, in order.
+    pub changes: Vec<Change>,
+    /// What callers will be told.
+    pub replies: Vec<(Ticket, Answered)>,
+    /// What will be done for consumers.
+    pub effects: Vec<Effect>,
+}
+
+/// What a caller is told.
+pub type Answered = Result<Reply, Rejection>;
+
+/// What became durable and may be shown.
+#[derive(Debug)]
+pub struct Release {
+    /// The batch it was decided in.
+    pub batch: Arc<Batch>,
+    /// Deliveries of the batch that came too late: they go back and are not shown.
+    pub withheld: BTreeSet<Hold>,
+}
+
+/// How much may be under way at once.
+#[derive(Debug, Clone, Copy)]
+pub struct PipelineConfig {
+    /// Batches decided and not durable.
+    pub commits_max: usize,
+    /// Reads under way.
+    pub reads_max: usize,
+    /// Commands of a batch.
+    pub commands_max: usize,
+}
+
+impl Default for PipelineConfig {
+    fn default() -> PipelineConfig {
+        PipelineConfig {
+            commits_max: 2,
+            reads_max: 4,
+            commands_max: 4_096,
+        }
+    }
+}
+
+/// A command on its way.
+#[derive(Debug)]
+struct Item {
+    id: u64,
+    /// None: the shard itself asks.
+    ticket: Option<Ticket>,
+    command: Command,
+    /// It waits for rows.
+    waits: bool,
+}
+
+/// Rows that came for a command.
+#[derive(Debug)]
+struct Answers {
+    rows: Vec<Answer>,
+    /// The last batch that was durable when the first of the reads began.
+    since: BatchNo,
+}
+
+/// Who asked for rows.
+#[derive(Debug, Clone)]
+enum Asker {
+    Command(u64, Reads),
+    Dispatch(Want),
+}
+
+/// A read under way.
+#[derive(Debug)]
+struct Reading {
+    since: BatchNo,
+    /// Each with the number of questions it asked.
+    askers: Vec<(Asker, usize)>,
+}
+
+/// The pipeline of a shard.
+#[derive(Debug)]
+pub struct Pipeline {
+    shard: Shard,
+    packer: Packer,
+    overlay: Overlay,
+    epoch: Epoch,
+    config: PipelineConfig,
+    settles: VecDeque<Item>,
+    /// Everything else, in the order it came.
+    others: VecDeque<Item>,
+    /// Commands other than produces that wait for rows, out of line.
+    aside: BTreeMap<u64, Item>,
+    answers: BTreeMap<u64, Answers>,
+    asking: VecDeque<Asker>,
+    reading: BTreeMap<ReadId, Reading>,
+    committing: VecDeque<Arc<Batch>>,
+    /// Leases that run out as soon as their rows are here.
+    lapsing: BTreeSet<Hold>,
+    last: BatchNo,
+    durable: BatchNo,
+    now: Timestamp,
+    next_item: u64,
+    next_read: u64,
+}
+
+impl Pipeline {
+    /// Goes on with a recovered shard under a new ownership.
+    pub fn new(
+        recovered: Recovered,
+        epoch: Epoch,
+        now: Timestamp,
+        config: PipelineConfig,
+    ) -> Pipeline {
+        let Recovered {
+            mut shard,
+            packer,
+            last,
+            now: stored,
+        } = recovered;
+        let now = now.max(stored);
+        shard.recovered(now);
+        Pipeline {
+            shard,
+            packer,
+            overlay: Overlay::default(),
+            epoch,
+            config,
+            settles: VecDeque::new(),
+            others: VecDeque::new(),
+            aside: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            asking: VecDeque::new(),
+            reading: BTreeMap::new(),
+            committing: VecDeque::new(),
+            lapsing: BTreeSet::new(),
+            last,
+            durable: last,
+            now,
+            next_item: 0,
+            next_read: 0,
+        }
+    }
+
+    /// Takes note of what happened. [`Pipeline::turn`] says what follows.
+    pub fn on(&mut self, input: Input, outputs: &mut Vec<Output>) {
+        match input {
+            Input::Arrived(ticket, command) => self.arrive(Some(ticket), command),
+            Input::ReadDone(id, rows) => {
+                if let Some(damaged) = rows
+                    .iter()
+                    .flatten()
+                    .find_map(|row| pack::verify(row).err())
+                {
+                    outputs.push(Output::Die(damaged));
+                    return;
+                }
+                self.read_done(id, rows);
+            }
+            Input::CommitDone(no) => {
+                let batch = self.committing.pop_front().expect("a commit was under way");
+                assert_eq!(batch.no, no, "commits return in order");
+                self.durable = no;
+                outputs.push(Output::Release(self.release(batch)));
+            }
+        }
+    }
+
+    /// Decides what can be decided at `now` and starts what can be started.
+    pub fn turn(&mut self, now: Timestamp, outputs: &mut Vec<Output>) {
+        self.now = self.now.max(now);
+        loop {
+            self.start_reads(outputs);
+            if self.committing.len() >= self.config.commits_max || !self.has_work() {
+                break;
+            }
+            let Some((batch, writes)) = self.decide_batch() else {
+                break;
+            };
+            outputs.push(Output::StartCommit(batch, writes));
+        }
+        self.start_reads(outputs);
+        self.forget_overlay();
+    }
+
+    /// When to call [`Pipeline::turn`] if nothing happens before.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        // A full pipeline waits for a commit, not for the time.
+        (self.committing.len() < self.config.commits_max)
+            .then(|| self.shard.next_deadline())
+            .flatten()
+    }
+
+    /// The shard, to look at.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// Batches decided and not known to be durable.
+    pub fn commits_under_way(&self) -> usize {
+        self.committing.len()
+    }
+
+    fn arrive(&mut self, ticket: Option<Ticket>, command: Command) {
+        self.next_item += 1;
+        let reads = self.shard.reads(&command);
+        let item = Item {
+            id: self.next_item,
+            ticket,
+            command,
+            waits: !reads.is_empty(),
+        };
+        if item.waits {
+            self.asking.push_back(Asker::Command(item.id, reads));
+        }
+        self.enqueue(item);
+    }
+
+    fn enqueue(&mut self, item: Item) {
+        if item.command.is_settle() || matches!(item.command, Command::Lapse(_)) {
+            if item.waits {
+                self.aside.insert(item.id, item);
+            } else {
+                self.settles.push_back(item);
+            }
+        } else if item.waits && !matches!(item.command, Command::Produce(_)) {
+            self.aside.insert(item.id, item);
+        } else {
+            // A produce keeps its place: a batch is stored in the order it was sent.
+            self.others.push_back(item);
+        }
+    }
+
+    fn start_reads(&mut self, outputs: &mut Vec<Output>) {
+        while self.reading.len() < self.config.reads_max && !self.asking.is_empty() {
+            let (mut reads, mut askers) = (Vec::new(), Vec::new());
+            while let Some(asker) = self.asking.pop_front() {
+                let before = reads.len();
+                match &asker {
+                    Asker::Command(_, lookups) => reads.extend(lookups.iter().map(Lookup::read)),
+                    Asker::Dispatch(want) => reads.extend(want_reads(want)),
+                }
+                askers.push((asker, reads.len() - before));
+                if reads.len() >= READ_LOOKUPS_MAX {
+                    break;
+                }
+            }
+            let id = ReadId(self.next_read);
+            self.next_read += 1;
+            self.reading.insert(
+                id,
+                Reading {
+                    since: self.durable,
+                    askers,
+                },
+            );
+            outputs.push(Output::StartRead(id, reads));
+        }
+    }
+
+    fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) {
+        let Reading { since, askers } = self.reading.remove(&id).expect("a read was under way");
+        let mut rows = rows.into_iter();
+        for (asker, questions) in askers {
+            let mut found = rows.by_ref().take(questions);
+            match asker {
+                Asker::Command(item, lookups) => {
+                    let came = lookups.into_iter().zip(found).map(|(lookup, rows)| Answer {
+                        lookup,
+                        row: rows.into_iter().next(),
+                    });
+                    let answers = self.answers.entry(item);
+                    answers
+                        .or_insert(Answers {
+                            rows: Vec::new(),
+                            since,
+                        })
+                        .rows
+                        .extend(came);
+                    if let Some(item) = self.aside.remove(&item) {
+                        let item = Item {
+                            waits: false,
+                            ..item
+                        };
+                        match item.command.is_settle() || matches!(item.command, Command::Lapse(_))
+                        {
+                            true => self.settles.push_front(item),
+                            false => self.others.push_front(item),
+                        }
+                    }
+                }
+                Asker::Dispatch(want) => {
+                    let first = found.next().unwrap_or_default();
+                    let second = found.next().unwrap_or_default();
+                    let loaded = self.load(&want, first, second);
+                    self.shard.supply(&want, loaded);
+                }
+            }
+        }
+    }
+
+    fn load(&self, want: &Want, pages: Vec<Row>, notes: Vec<Row>) -> Loaded {
+        match *want {
+            Want::Ahead { topic, lane, from } => {
+                Loaded::Pages(self.overlay.merge_pages(topic, lane, from, &pages))
+            }
+            Want::Retry {
+                topic,
+                generation,
+                lane,
+                offset,
+                ..
+            } => {
+                let message = Answer {
+                    lookup: Lookup::Message {
+                        topic,
+                        lane,
+                        offset,
+                    },
+                    row: pages.into_iter().next(),
+                };
+                let key = Lookup::Row(Key::Note {
+                    generation,
+                    lane,
+                    offset,
+                });
+                let noted = Answer {
+                    lookup: key,
+                    row: notes.into_iter().next(),
+                };
+                let answers = [message, noted];
+                let found = Found {
+                    answers: &answers,
+                    overlay: &self.overlay,
+                };
+                if !self.shard.is_waiting(want) {
+                    return Loaded::Nothing;
+                }
+                let message = found.message(topic, lane, offset).expect("it was read");
+                let last_error = match self.shard.plain_error(want) {
+                    Some(text) => text.into(),
+                    None => found.note(generation, lane, offset).expect("it was read"),
+                };
+                Loaded::Retry {
+                    message,
+                    last_error,
+                }
+            }
+        }
+    }
+
+    /// The oldest batch that a read whose answer is still to be used may have missed is the next one.
+    fn forget_overlay(&mut self) {
+        let reading = self.reading.values().map(|reading| reading.since).min();
+        let answered = self.answers.values().map(|answers| answers.since).min();
+        let through = [reading, answered]
+            .into_iter()
+            .flatten()
+            .fold(self.durable, BatchNo::min);
+        self.overlay.forget(through);
+    }
+
+    fn horizon(&self) -> Timestamp {
+        self.committing
+            .front()
+            .map_or(self.now, |oldest| oldest.now)
+    }
+
+    fn has_work(&self) -> bool {
+        let can_decide = |item: &Item| !item.waits || self.answers.contains_key(&item.id);
+        !self.settles.is_empty()
+            || self.others.front().is_some_and(can_decide)
+            || self.shard.next_deadline().is_some_and(|at| at <= self.now)
+                && (self.shard.is_due(self.now) || self.lapsed().next().is_some())
+    }
+
+    fn lapsed(&self) -> impl Iterator<Item = Hold> + '_ {
+        self.shard
+            .lapsed(self.horizon())
+            .filter(|hold| !self.lapsing.contains(hold))
+    }
+
+    /// Decides a batch. None if nothing came of it that anybody waits for.
+    fn decide_batch(&mut self) -> Option<(Arc<Batch>, Vec<Write>)> {
+        let mut open = Opened::new(self.last.next(), self.now);
+        self.shard.wake(self.now);
+        self.decide_settles(&mut open);
+        self.decide_others(&mut open);
+        self.decide_dispatch(&mut open);
+        self.decide_lapses(&mut open);
+        if self.shard.has_chores(self.now) {
+            let decision = self.shard.maintain(self.now);
+            self.shard.take(self.now, &decision);
+            self.record(&mut open, None, decision);
+        }
+        if open.batch.changes.is_empty() && open.batch.replies.is_empty() {
+            return None;
+        }
+        let batch = open.batch;
+        let writes = self
+            .packer
+            .pack(&self.shard, batch.no, self.epoch, batch.now, &batch.changes);
+        self.overlay.close(batch.no, &writes);
+        self.last = batch.no;
+        let batch = Arc::new(batch);
+        self.committing.push_back(batch.clone());
+        Some((batch, writes))
+    }
+
+    fn decide_settles(&mut self, open: &mut Opened) {
+        while !open.is_full(&self.config)
+            && let Some(item) = self.settles.pop_front()
+        {
+            self.decide_item(open, item);
+        }
+    }
+
+    fn decide_others(&mut self, open: &mut Opened) {
+        while !open.is_full(&self.config)
+            && let Some(item) = self.others.pop_front()
+        {
+            if item.waits && !self.answers.contains_key(&item.id) {
+                self.others.push_front(item);
+                return;
+            }
+            self.decide_item(open, item);
+        }
+    }
+
+    fn decide_item(&mut self, open: &mut Opened, item: Item) {
+        let answers = self.answers.remove(&item.id);
+        let found = Found {
+            answers: answers.as_ref().map_or(&[], |answers| &answers.rows),
+            overlay: &self.overlay,
+        };
+        open.commands += 1;
+        match self.shard.step(self.now, &item.command, &found) {
+            Ok(decision) => {
+                self.done_lapsing(&item);
+                self.record(open, item.ticket, decision);
+            }
+            Err(Refusal::Rejected(rejection)) => {
+                self.done_lapsing(&item);
+                open.batch
+                    .replies
+                    .extend(item.ticket.map(|ticket| (ticket, Err(rejection))));
+            }
+            Err(Refusal::Needs(reads)) => {
+                if let Some(answers) = answers {
+                    self.answers.insert(item.id, answers);
+                }
+                self.wait_for(item, reads);
+            }
+        }
+    }
+
+    /// Nothing has changed: the command is decided again at the head of a batch once its rows are here.
+    fn wait_for(&mut self, item: Item, reads: Reads) {
+        if let Command::Lapse(hold) = item.command {
+            self.lapsing.insert(hold);
+        }
+        self.asking.push_back(Asker::Command(item.id, reads));
+        self.aside.insert(
+            item.id,
+            Item {
+                waits: true,
+                ..item
+            },
+        );
+    }
+
+    fn done_lapsing(&mut self, item: &Item) {
+        if let Command::Lapse(hold) = item.command {
+            self.lapsing.remove(&hold);
+        }
+    }
+
+    fn decide_dispatch(&mut self, open: &mut Opened) {
+        let mut delivered = 0;
+        while delivered < DISPATCH_MAX
+            && !open.is_full(&self.config)
+            && let Some(decision) = self.shard.dispatch(self.now)
+        {
+            self.shard.take(self.now, &decision);
+            delivered += decision.effects.len();
+            for note in &decision.notes {
+                if let Note::Loading(want) = note {
+                    self.asking.push_back(Asker::Dispatch(*want));
+                }
+            }
+            self.record(open, None, decision);
+        }
+    }
+
+    fn decide_lapses(&mut self, open: &mut Opened) {
+        let due: Vec<Hold> = self.lapsed().collect();
+        for hold in due {
+            if open.is_full(&self.config) {
+                return;
+            }
+            self.next_item += 1;
+            let item = Item {
+                id: self.next_item,
+                ticket: None,
+                command: Command::Lapse(hold),
+                waits: false,
+            };
+            self.decide_item(open, item);
+        }
+    }
+
+    fn record(&mut self, open: &mut Opened, ticket: Option<Ticket>, decision: Decision) {
+        let Decision {
+            reply,
+            changes,
+            effects,
+            ..
+        } = decision;
+        for change in &changes {
+            open.weigh(change);
+            if let Some((key, row)) = pack::looked_up(change) {
+                self.overlay.put(open.batch.no, key, row);
+            }
+        }
+        open.batch.changes.extend(changes);
+        open.batch.effects.extend(effects);
+        open.batch
+            .replies
+            .extend(ticket.map(|ticket| (ticket, Ok(reply))));
+    }
+
+    /// Deliveries that are half over before they could be shown go back.
+    fn release(&mut self, batch: Arc<Batch>) -> Release {
+        let mut withheld = BTreeSet::new();
+        for effect in &batch.effects {
+            if let Effect::Deliver(_, delivery) = effect
+                && self.now.since(batch.now) > u64::from(delivery.lease_ms) / 2
+            {
+                withheld.insert(delivery.hold);
+                self.arrive(None, Command::GiveBack(delivery.hold));
+            }
+        }
+        Release { batch, withheld }
+    }
+}
+
+fn want_reads(want: &Want) -> Vec<Read> {
+    match *want {
+        Want::Ahead { topic, lane, from } => {
+            vec![Read::pages(
+                topic,
+                lane,
+                from,
+                usize::MAX,
+                READ_AHEAD_STEP_BYTES,
+            )]
+        }
+        Want::Retry {
+            topic,
+            generation,
+            lane,
+            offset,
+            ..
+        } => vec![
+            Read::pages(topic, lane, offset, 1, usize::MAX),
+            Read::Key(Key::Note {
+                generation,
+                lane,
+                offset,
+            }),
+        ],
+    }
+}
+
+/// What a row counts beside its body.
+const SMALL_ROW_BYTES: usize = 64;
+
+/// A batch that is being decided.
+struct Opened {
+    batch: Batch,
+    commands: usize,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Opened {
+    fn new(no: BatchNo, now: Timestamp) -> Opened {
+        let batch = Batch {
+            no,
+            now,
+            changes: Vec::new(),
+            replies: Vec::new(),
+            effects: Vec::new(),
+        };
+        Opened {
+            batch,
+            commands: 0,
+            rows: 0,
+            bytes: 0,
+        }
+    }
+
+    /// A command larger than a batch is a batch of its own: the bounds are looked at before, not after.
+    fn is_full(&self, config: &PipelineConfig) -> bool {
+        self.commands >= config.commands_max
+            || self.rows >= BATCH_ROWS_MAX
+            || self.bytes >= BATCH_BYTES_MAX
+    }
+
+    fn weigh(&mut self, change: &Change) {
+        self.rows += 1;
+        self.bytes += if let Change::Message { message, .. } = change {
+            message.size() as usize + SMALL_ROW_BYTES
+        } else if let Change::Record(record) = change {
+            record.body.len() + SMALL_ROW_BYTES
+        } else {
+            SMALL_ROW_BYTES
+        };
+    }
+}

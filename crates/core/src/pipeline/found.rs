@@ -1,0 +1,223 @@
+//! Rows that deciding looks up.
+//!
+//! What is found = rows the engine answered, overlaid by everything decided since that the engine may
+//! not have had when it answered: batches that were not durable when the read began, and what the batch
+//! under way has decided so far. One type does the overlay; nothing else looks rows up.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::change::{Lookup, Reads};
+use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, Text, TopicId};
+use crate::message::Message;
+use crate::pack::{Page, open_page};
+use crate::row::{Columns, Key, Read, Row, Table, Write};
+
+/// One lookup and the row the engine had for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) lookup: Lookup,
+    pub(crate) row: Option<Row>,
+}
+
+impl Lookup {
+    /// How an engine is asked.
+    pub(crate) fn read(&self) -> Read {
+        match *self {
+            Lookup::Row(key) => Read::Key(key),
+            Lookup::Message {
+                topic,
+                lane,
+                offset,
+            } => Read::pages(topic, lane, offset, 1, usize::MAX),
+        }
+    }
+}
+
+/// What one command may look at.
+pub(crate) struct Found<'a> {
+    pub(crate) answers: &'a [Answer],
+    pub(crate) overlay: &'a Overlay,
+}
+
+impl<'a> Found<'a> {
+    /// The row of a key, if there is one.
+    pub(crate) fn row(&self, key: Key) -> Result<Option<&'a Row>, Reads> {
+        if let Some(decided) = self.overlay.row(&key) {
+            return Ok(decided);
+        }
+        self.answer(Lookup::Row(key))
+    }
+
+    fn answer(&self, lookup: Lookup) -> Result<Option<&'a Row>, Reads> {
+        let answer = self.answers.iter().find(|answer| answer.lookup == lookup);
+        answer
+            .map(|answer| answer.row.as_ref())
+            .ok_or_else(|| vec![lookup])
+    }
+
+    /// A message that is known to be stored.
+    pub(crate) fn message(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+    ) -> Result<Arc<Message>, Reads> {
+        let row = match self.overlay.page(topic, lane, offset) {
+            Some(row) => Some(row),
+            None => self.answer(Lookup::Message {
+                topic,
+                lane,
+                offset,
+            })?,
+        };
+        let row = row.filter(|row| holds(row, offset));
+        let row = row
+            .unwrap_or_else(|| panic!("message {offset} of topic {topic}, lane {lane} is missing"));
+        let page = open_page(row).expect("rows are verified when they come in");
+        Ok(page.messages[(offset - page.base) as usize].clone())
+    }
+
+    /// The last error of an open entry that has one.
+    pub(crate) fn note(
+        &self,
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+    ) -> Result<Text, Reads> {
+        let row = self.row(Key::Note {
+            generation,
+            lane,
+            offset,
+        })?;
+        Ok(row
+            .map(|row| String::from_utf8_lossy(&row.body).into())
+            .unwrap_or_default())
+    }
+}
+
+fn holds(row: &Row, offset: Offset) -> bool {
+    matches!(row.columns, Columns::Page { base, .. } if base <= offset)
+}
+
+/// What a read for dispatch brings.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    /// Pages in order.
+    Pages(Vec<Page>),
+    /// A message to be delivered again.
+    Retry {
+        message: Arc<Message>,
+        last_error: Text,
+    },
+    /// What was asked for is no longer of use.
+    Nothing,
+}
+
+/// Rows decided and perhaps not durable.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Overlay {
+    rows: BTreeMap<Key, (BatchNo, Option<Row>)>,
+    by_batch: VecDeque<(BatchNo, Vec<Key>)>,
+}
+
+/// Tables whose rows are looked up while deciding.
+fn is_looked_up(table: Table) -> bool {
+    matches!(
+        table,
+        Table::Record | Table::Note | Table::Dead | Table::Page
+    )
+}
+
+impl Overlay {
+    /// A row as decided in `batch`.
+    pub(crate) fn put(&mut self, batch: BatchNo, key: Key, row: Option<Row>) {
+        self.rows.insert(key, (batch, row));
+        match self.by_batch.back_mut() {
+            Some((last, keys)) if *last == batch => keys.push(key),
+            Some(_) | None => self.by_batch.push_back((batch, vec![key])),
+        }
+    }
+
+    /// The rows of a batch that was closed.
+    pub(crate) fn close(&mut self, batch: BatchNo, writes: &[Write]) {
+        for write in writes {
+            match write {
+                Write::Put(row) if is_looked_up(row.key.table()) => {
+                    self.put(batch, row.key, Some(row.clone()));
+                }
+                Write::Delete(key) if is_looked_up(key.table()) => self.put(batch, *key, None),
+                // What ranges delete is dead by rule: whether it is found makes no difference.
+                Write::Put(_)
+                | Write::Delete(_)
+                | Write::DeleteRange { .. }
+                | Write::Trim { .. }
+                | Write::Touch { .. }
+                | Write::Expire { .. } => {}
+            }
+        }
+    }
+
+    /// Batches up to `through` were durable before any read began whose answer is still to be used.
+    pub(crate) fn forget(&mut self, through: BatchNo) {
+        while let Some((batch, _)) = self.by_batch.front()
+            && *batch <= through
+        {
+            let (batch, keys) = self.by_batch.pop_front().expect("just seen");
+            for key in keys {
+                if self
+                    .rows
+                    .get(&key)
+                    .is_some_and(|(latest, _)| *latest == batch)
+                {
+                    self.rows.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn row(&self, key: &Key) -> Option<Option<&Row>> {
+        self.rows.get(key).map(|(_, row)| row.as_ref())
+    }
+
+    fn page(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<&Row> {
+        self.pages(topic, lane, offset)
+            .next()
+            .filter(|row| holds(row, offset))
+    }
+
+    fn pages(&self, topic: TopicId, lane: Lane, from: Offset) -> impl Iterator<Item = &Row> {
+        let of_lane = Key::Page {
+            topic,
+            lane,
+            last: from,
+        }..=Key::Page {
+            topic,
+            lane,
+            last: NUMBER_MAX,
+        };
+        self.rows
+            .range(of_lane)
+            .filter_map(|(_, (_, row))| row.as_ref())
+    }
+
+    /// Pages of a lane from `from` on: those the engine answered and those it may not have had.
+    pub(crate) fn merge_pages(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+        rows: &[Row],
+    ) -> Vec<Page> {
+        let decided = self.pages(topic, lane, from);
+        let merged: BTreeMap<Key, &Row> = rows
+            .iter()
+            .chain(decided)
+            .map(|row| (row.key, row))
+            .collect();
+        merged
+            .into_values()
+            .map(|row| open_page(row).expect("rows are verified when they come in"))
+            .collect()
+    }
+}

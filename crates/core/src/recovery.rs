@@ -1,0 +1,287 @@
+//! From rows back to a shard: a small machine, fed by whoever can read.
+//!
+//! State = small rows, overlaid by the heads from the newest head's `clean` on, in order; then the
+//! blocks of each cursor from its `low` on. No page is read, however long the backlog is.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::change::{Change, Garbage, LaneState};
+use crate::id::{BatchNo, Generation, GroupId, Lane, NUMBER_MAX, TopicId};
+use crate::limits::{BLOCK_OFFSETS, RECOVERY_READ_ROWS};
+use crate::pack::Item;
+use crate::pack::{
+    self, CursorItem, Damaged, HeadBody, LaneItem, MarkItem, Packer, group_row, topic_row, try_open,
+};
+use crate::row::{Columns, Key, MarkKind, Read, Row};
+use crate::shard::{Shard, ShardConfig};
+use crate::time::Timestamp;
+
+/// A shard, as far as its rows have been read.
+#[derive(Debug)]
+pub struct Recovery {
+    shard: Shard,
+    heads: BTreeMap<BatchNo, Row>,
+    cursors: BTreeMap<(Generation, Lane), CursorItem>,
+    lanes: BTreeMap<(TopicId, Lane), LaneState>,
+    owned: BTreeMap<Generation, GroupId>,
+    versions: BTreeMap<(Generation, Lane, u64), BatchNo>,
+    dirty_since: BTreeMap<Item, BatchNo>,
+    /// Blocks still to be read, per cursor.
+    blocks: VecDeque<(GroupId, Generation, Lane, Key)>,
+    clean: BatchNo,
+    last: BatchNo,
+    stored_now: Timestamp,
+}
+
+/// A shard that is ready to go on.
+pub struct Recovered {
+    pub(crate) shard: Shard,
+    pub(crate) packer: Packer,
+    /// The last batch.
+    pub last: BatchNo,
+    /// Its time: the authority clock never goes below.
+    pub now: Timestamp,
+}
+
+impl Recovery {
+    /// Begins with nothing read.
+    pub fn new(config: ShardConfig) -> Recovery {
+        Recovery {
+            shard: Shard::empty(config),
+            heads: BTreeMap::new(),
+            cursors: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            owned: BTreeMap::new(),
+            versions: BTreeMap::new(),
+            dirty_since: BTreeMap::new(),
+            blocks: VecDeque::new(),
+            clean: BatchNo(0),
+            last: BatchNo(0),
+            stored_now: Timestamp(0),
+        }
+    }
+
+    /// A row that the engine's `load` brings, in any order.
+    pub fn row(&mut self, row: Row) -> Result<(), Damaged> {
+        pack::verify(&row)?;
+        match row.key {
+            Key::Head { batch } => drop(self.heads.insert(batch, row)),
+            Key::Topic { .. } => self.shard.absorb(&Change::Topic(topic_row(&row)?)),
+            Key::Group { .. } => {
+                let group = group_row(&row)?;
+                self.owned.extend(
+                    group
+                        .cursors
+                        .iter()
+                        .map(|start| (start.generation, group.id)),
+                );
+                self.shard.absorb(&Change::Group(group));
+            }
+            Key::Lane { .. } => self.lane(try_open(&row)?),
+            Key::Cursor { .. } => self.cursor(try_open(&row)?),
+            Key::Mark { .. } => self.mark(&try_open(&row)?),
+            Key::Owner { owner } => {
+                let name = std::str::from_utf8(&row.body)
+                    .expect("verified above")
+                    .into();
+                self.shard.absorb(&Change::Owner { owner, name });
+            }
+            Key::Garbage { id } => {
+                let garbage: Garbage = try_open(&row)?;
+                self.shard.absorb(&Change::Garbage { id, garbage });
+            }
+            Key::Page { .. }
+            | Key::Block { .. }
+            | Key::Note { .. }
+            | Key::Record { .. }
+            | Key::Dead { .. } => {
+                let key = format!("{:?}", row.key);
+                return Err(Damaged {
+                    key,
+                    why: "it is not loaded but looked up",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn lane(&mut self, item: LaneItem) {
+        self.lanes.insert((item.topic, item.lane), item.state);
+    }
+
+    fn cursor(&mut self, item: CursorItem) {
+        self.cursors.insert((item.generation, item.lane), item);
+    }
+
+    fn mark(&mut self, mark: &MarkItem) {
+        if let Some(kind) = MarkKind::of(mark.kind) {
+            self.shard.absorb(&Change::Mark {
+                kind,
+                id: mark.id,
+                value: mark.value,
+            });
+        }
+    }
+
+    /// Everything that `load` brings is here: overlays the heads and plans the reading of blocks.
+    pub fn loaded(&mut self) -> Result<(), Damaged> {
+        let heads = std::mem::take(&mut self.heads);
+        if let Some((last, row)) = heads.last_key_value() {
+            let Columns::Head { now, clean, .. } = row.columns else {
+                return Err(Damaged {
+                    key: format!("{:?}", row.key),
+                    why: "it is no head",
+                });
+            };
+            (self.last, self.stored_now, self.clean) = (*last, now, clean);
+        }
+        let mut expected = self.clean;
+        for (batch, row) in heads.range(self.clean..) {
+            if *batch != expected && self.clean != BatchNo(0) {
+                return Err(Damaged {
+                    key: format!("{:?}", row.key),
+                    why: "the head before it is missing",
+                });
+            }
+            expected = batch.next();
+            self.overlay(*batch, try_open(row)?);
+        }
+        // A topic may have been loaded after its groups.
+        self.shard.adopt_groups();
+        for ((topic, lane), state) in std::mem::take(&mut self.lanes) {
+            self.shard.restore_lane(topic, lane, state);
+        }
+        for item in std::mem::take(&mut self.cursors).into_values() {
+            let Some(group) = self.cursor_owner(&item) else {
+                continue;
+            };
+            let CursorItem {
+                generation,
+                lane,
+                next,
+                low,
+                bytes,
+            } = item;
+            self.shard.absorb(&Change::Cursor {
+                group,
+                lane,
+                next,
+                bytes,
+            });
+            if low < next {
+                let from = Key::Block {
+                    generation,
+                    lane,
+                    block: low / BLOCK_OFFSETS,
+                    batch: BatchNo(0),
+                };
+                self.blocks.push_back((group, generation, lane, from));
+            }
+        }
+        Ok(())
+    }
+
+    fn overlay(&mut self, batch: BatchNo, body: HeadBody) {
+        self.shard.ids = body.ids;
+        for item in body.cursors {
+            if let Some(group) = self.cursor_owner(&item) {
+                self.dirty_since
+                    .entry(Item::Cursor(group, item.lane))
+                    .or_insert(batch);
+            }
+            self.cursor(item);
+        }
+        for item in body.lanes {
+            if self.shard.topics.contains_key(&item.topic) {
+                self.dirty_since
+                    .entry(Item::Lane(item.topic, item.lane))
+                    .or_insert(batch);
+            }
+            self.lane(item);
+        }
+        for mark in body.marks {
+            if let Some(kind) = MarkKind::of(mark.kind) {
+                self.dirty_since
+                    .entry(Item::Mark(kind, mark.id))
+                    .or_insert(batch);
+            }
+            self.mark(&mark);
+        }
+    }
+
+    /// The group whose cursor this is. None: of an older generation, dead by rule.
+    fn cursor_owner(&self, item: &CursorItem) -> Option<GroupId> {
+        let group = *self.owned.get(&item.generation)?;
+        let start = self
+            .shard
+            .groups
+            .get(&group)?
+            .row
+            .cursors
+            .get(item.lane.index())?;
+        (start.generation == item.generation).then_some(group)
+    }
+
+    /// The next read to make, if any.
+    pub fn next_read(&self) -> Option<Read> {
+        let &(_, generation, lane, from) = self.blocks.front()?;
+        let to = Key::Block {
+            generation,
+            lane,
+            block: NUMBER_MAX,
+            batch: BatchNo(0),
+        };
+        Some(Read::Range {
+            from,
+            to,
+            reverse: false,
+            rows: RECOVERY_READ_ROWS,
+            bytes: usize::MAX,
+            bodies: true,
+        })
+    }
+
+    /// The answer to [`Recovery::next_read`].
+    pub fn read(&mut self, rows: &[Row]) -> Result<(), Damaged> {
+        let (group, generation, lane, _) = self.blocks.pop_front().expect("a read was asked for");
+        for row in rows {
+            pack::verify(row)?;
+            let Key::Block { block, batch, .. } = row.key else {
+                continue;
+            };
+            self.versions.insert((generation, lane, block), batch);
+            for (offset, entry) in pack::open_block(row)? {
+                self.shard.absorb(&Change::Open {
+                    group,
+                    lane,
+                    offset,
+                    entry,
+                    holder: None,
+                });
+            }
+        }
+        if rows.len() == RECOVERY_READ_ROWS
+            && let Some(Key::Block { block, .. }) = rows.last().map(|row| row.key)
+        {
+            let from = Key::Block {
+                generation,
+                lane,
+                block: block + 1,
+                batch: BatchNo(0),
+            };
+            self.blocks.push_front((group, generation, lane, from));
+        }
+        Ok(())
+    }
+
+    /// Everything was read.
+    pub fn finish(self) -> Recovered {
+        let packer = Packer::recovered(self.versions, self.dirty_since, self.clean);
+        Recovered {
+            shard: self.shard,
+            packer,
+            last: self.last,
+            now: self.stored_now,
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Rows: what engines store. An engine knows tables, keys, columns and bodies, and no meaning.
+//!
+//! 1. Every key begins with the shard, which travels beside it; within a shard keys are ordered as
+//!    [`Key`] is, and a range never leaves its table.
+//! 2. Keys and columns are plain numbers and texts, so that SQL can count, list and join them.
+//! 3. No number is greater than [`NUMBER_MAX`](crate::NUMBER_MAX).
+//! 4. Rows that are expired, trimmed or of an old generation are dead by rule before they are gone:
+//!    an engine may delete them late and in any order.
+
+use bytes::Bytes;
+
+use crate::id::{
+    BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, OwnerId, Text, TopicId,
+};
+use crate::time::Timestamp;
+
+/// Where a row lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Table {
+    /// What a commit says about itself.
+    Head,
+    /// Topics.
+    Topic,
+    /// Groups.
+    Group,
+    /// Checkpoints of lanes.
+    Lane,
+    /// Checkpoints of cursors.
+    Cursor,
+    /// Checkpoints of counters.
+    Mark,
+    /// Packed messages.
+    Page,
+    /// Packed open entries.
+    Block,
+    /// Last errors of open entries.
+    Note,
+    /// Names of consumers.
+    Owner,
+    /// Rows looked up by the hash of their identity.
+    Record,
+    /// Dead letters.
+    Dead,
+    /// What is still to be deleted.
+    Garbage,
+}
+
+/// Kinds of [`Key::Record`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum RecordKind {
+    /// A taken idempotency key of a topic.
+    Dedupe = 1,
+    /// How a delivery ended.
+    Tombstone = 3,
+}
+
+/// Kinds of [`Key::Mark`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum MarkKind {
+    /// Next expiry bucket to drop, per level.
+    Expiry = 1,
+}
+
+impl MarkKind {
+    pub(crate) fn of(number: u8) -> Option<MarkKind> {
+        (number == MarkKind::Expiry as u8).then_some(MarkKind::Expiry)
+    }
+}
+
+/// First 16 bytes of the hash of a record's identity.
+pub type Hash16 = [u8; 16];
+
+/// Names a row within its shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Key {
+    Head {
+        batch: BatchNo,
+    },
+    Topic {
+        topic: TopicId,
+    },
+    Group {
+        group: GroupId,
+    },
+    Lane {
+        topic: TopicId,
+        lane: Lane,
+    },
+    Cursor {
+        generation: Generation,
+        lane: Lane,
+    },
+    Mark {
+        kind: MarkKind,
+        id: u64,
+    },
+    /// `last` is the page's last offset, so that "the page that holds o" and "read on from o" are
+    /// one range.
+    Page {
+        topic: TopicId,
+        lane: Lane,
+        last: Offset,
+    },
+    /// The batch is part of the key: a block is written anew and its old version deleted, never
+    /// updated in place.
+    Block {
+        generation: Generation,
+        lane: Lane,
+        block: u64,
+        batch: BatchNo,
+    },
+    Note {
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+    },
+    Owner {
+        owner: OwnerId,
+    },
+    Record {
+        kind: RecordKind,
+        hash: Hash16,
+    },
+    Dead {
+        topic: TopicId,
+        seq: u64,
+    },
+    Garbage {
+        id: u64,
+    },
+}
+
+impl Key {
+    /// The table of this key.
+    pub fn table(&self) -> Table {
+        match self {
+            Key::Head { .. } => Table::Head,
+            Key::Topic { .. } => Table::Topic,
+            Key::Group { .. } => Table::Group,
+            Key::Lane { .. } => Table::Lane,
+            Key::Cursor { .. } => Table::Cursor,
+            Key::Mark { .. } => Table::Mark,
+            Key::Page { .. } => Table::Page,
+            Key::Block { .. } => Table::Block,
+            Key::Note { .. } => Table::Note,
+            Key::Owner { .. } => Table::Owner,
+            Key::Record { .. } => Table::Record,
+            Key::Dead { .. } => Table::Dead,
+            Key::Garbage { .. } => Table::Garbage,
+        }
+    }
+}
+
+/// What a table has beside key and body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Columns {
+    /// Nothing.
+    None,
+    /// `clean` is the oldest head a recovery still needs.
+    Head {
+        epoch: Epoch,
+        now: Timestamp,
+        clean: BatchNo,
+    },
+    /// `kind` is `topic` or `dlq`.
+    Topic {
+        namespace: Text,
+        name: Text,
+        kind: &'static str,
+    },
+    Group {
+        topic: TopicId,
+        name: Text,
+    },
+    /// First offset, bytes of all keys and values, time of the last message.
+    Page {
+        base: Offset,
+        bytes: u64,
+        at: Timestamp,
+    },
+    /// When it is over, and the bucket it is dropped with. `Timestamp::MAX` is never.
+    Record {
+        expires: Timestamp,
+        bucket: u64,
+    },
+    /// `state` is `dead` or `redriven`.
+    Dead {
+        lane: Lane,
+        offset: Offset,
+        group: Text,
+        reason: &'static str,
+        at: Timestamp,
+        state: &'static str,
+    },
+}
+
+/// A row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Its name.
+    pub key: Key,
+    /// What SQL may want of it.
+    pub columns: Columns,
+    /// The rest: JSON text or packed, by table.
+    pub body: Bytes,
+}
+
+/// One change of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Write {
+    /// Insert or replace.
+    Put(Row),
+    /// Delete one; absent is fine.
+    Delete(Key),
+    /// Delete every row of one table with `from <= key < to`.
+    DeleteRange { from: Key, to: Key },
+    /// Delete the pages that lie wholly within `from <= offset < to`.
+    Trim {
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+        to: Offset,
+    },
+    /// Give a record another end; absent is fine.
+    Touch {
+        key: Key,
+        expires: Timestamp,
+        bucket: u64,
+    },
+    /// Delete the records of a bucket.
+    Expire { bucket: u64 },
+}
+
+/// One question to an engine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Read {
+    /// One row, if it is there.
+    Key(Key),
+    /// Rows of one table with `from <= key < to`, in order or in reverse, until `rows` or `bytes` are
+    /// reached (at least one, if there is one). Without `bodies` their bodies are empty.
+    Range {
+        from: Key,
+        to: Key,
+        reverse: bool,
+        rows: usize,
+        bytes: usize,
+        bodies: bool,
+    },
+}
+
+impl Read {
+    /// The page that holds `offset`, and those that follow.
+    pub fn pages(topic: TopicId, lane: Lane, offset: Offset, rows: usize, bytes: usize) -> Read {
+        Read::Range {
+            from: Key::Page {
+                topic,
+                lane,
+                last: offset,
+            },
+            to: Key::Page {
+                topic,
+                lane,
+                last: NUMBER_MAX,
+            },
+            reverse: false,
+            rows,
+            bytes,
+            bodies: true,
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Settings of a topic. A topic stores what was changed; the rest follows the server's defaults.
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::Rejection;
+use crate::limits::{ATTEMPTS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
+
+/// How often and how late a message is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    /// Deliveries in all; −1 is for ever.
+    pub max_attempts: i32,
+    /// The wait after the first failure.
+    pub backoff_ms: u64,
+    /// The longest wait.
+    pub max_backoff_ms: u64,
+}
+
+impl RetryPolicy {
+    /// Whether `spent` deliveries are all there may be.
+    pub fn is_exhausted_by(&self, spent: u32) -> bool {
+        self.max_attempts >= 0 && i64::from(spent) >= i64::from(self.max_attempts)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), Rejection> {
+        let attempts_fit =
+            self.max_attempts == -1 || (1..=ATTEMPTS_MAX).contains(&self.max_attempts);
+        if !attempts_fit {
+            return Err(Rejection::invalid(
+                "retry_policy",
+                "max_attempts is 1 to 1000, or -1",
+            ));
+        }
+        if self.backoff_ms > self.max_backoff_ms {
+            return Err(Rejection::invalid(
+                "retry_policy",
+                "backoff_ms is more than max_backoff_ms",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Where messages without a key go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Keyless {
+    /// Partition 0, as v1 has it.
+    #[serde(rename = "partition_0")]
+    Partition0,
+    /// Each to the next partition.
+    RoundRobin,
+}
+
+/// Whether a consumer may name a group nobody has made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Groups {
+    /// Consuming makes it.
+    Open,
+    /// It is refused, so that a typo cannot read a topic again.
+    Declared,
+}
+
+/// What becomes of an effect nobody knows the outcome of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDoubt {
+    /// Execute again with the same downstream key.
+    Retry,
+    /// Ask the provider first.
+    Probe,
+    /// Wait for a person.
+    Park,
+}
+
+macro_rules! settings {
+    ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr,)*) => {
+        /// The settings in force.
+        #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+        pub struct Settings {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        /// Settings that differ from the defaults. `None` leaves the default.
+        #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct SettingsPatch {
+            $($(#[$doc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)*
+        }
+
+        impl Default for Settings {
+            fn default() -> Settings {
+                Settings { $($field: $default,)* }
+            }
+        }
+
+        impl Settings {
+            /// These settings with what `patch` changes.
+            #[must_use]
+            pub fn with(&self, patch: &SettingsPatch) -> Settings {
+                Settings { $($field: patch.$field.clone().unwrap_or_else(|| self.$field.clone()),)* }
+            }
+        }
+    };
+}
+
+settings! {
+    /// The lease of consumers that name none.
+    lease_ms: u64 = 30_000,
+    /// Leased at a time per group and partition.
+    max_in_flight: u32 = 1_000,
+    /// Leased and waiting for a retry at a time, per group and partition.
+    max_open: u32 = 10_000,
+    /// For messages without their own.
+    retry_policy: RetryPolicy = RetryPolicy { max_attempts: 20, backoff_ms: 1_000, max_backoff_ms: 600_000 },
+    /// Unsettled messages a partition takes.
+    max_backlog_messages: u64 = 1_000_000,
+    /// Unsettled bytes (key and value) a partition takes.
+    max_backlog_bytes: u64 = 1 << 30,
+    /// How long settled messages stay.
+    retention_ms: u64 = 3_600_000,
+    /// Settled bytes beyond this go earlier.
+    retention_bytes: u64 = 1 << 30,
+    /// How long dead letters stay; `None` is for ever.
+    dlq_retention_ms: Option<u64> = None,
+    /// How long an idempotency key is taken.
+    dedupe_ttl_ms: u64 = 604_800_000,
+    /// How long the outcome of an effect is kept.
+    effect_ttl_ms: u64 = 604_800_000,
+    /// What becomes of doubtful effects under this topic's leases.
+    on_doubt: Option<OnDoubt> = None,
+    /// Where messages without a key go.
+    keyless: Keyless = Keyless::Partition0,
+    /// Refuse settling by owner alone.
+    require_token: bool = false,
+    /// Whether consuming makes groups.
+    groups: Groups = Groups::Open,
+    /// Delete groups that have had no consumer for so long; `None` is never.
+    group_idle_ms: Option<u64> = None,
+}
+
+const MINUTE_MS: u64 = 60_000;
+const YEAR_MS: u64 = 365 * 24 * 60 * MINUTE_MS;
+
+impl Settings {
+    /// Refuses what is out of range.
+    pub(crate) fn check(&self) -> Result<(), Rejection> {
+        let ranges = [
+            ("lease_ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX),
+            ("max_in_flight", u64::from(self.max_in_flight), 1, 100_000),
+            (
+                "max_open",
+                u64::from(self.max_open),
+                u64::from(self.max_in_flight),
+                1_000_000,
+            ),
+            (
+                "max_backlog_messages",
+                self.max_backlog_messages,
+                1,
+                u64::MAX,
+            ),
+            ("max_backlog_bytes", self.max_backlog_bytes, 1, u64::MAX),
+            ("retention_ms", self.retention_ms, 0, YEAR_MS),
+            (
+                "dlq_retention_ms",
+                self.dlq_retention_ms.unwrap_or(MINUTE_MS),
+                MINUTE_MS,
+                10 * YEAR_MS,
+            ),
+            ("dedupe_ttl_ms", self.dedupe_ttl_ms, 1_000, YEAR_MS),
+            ("effect_ttl_ms", self.effect_ttl_ms, MINUTE_MS, YEAR_MS),
+            (
+                "group_idle_ms",
+                self.group_idle_ms.unwrap_or(MINUTE_MS),
+                MINUTE_MS,
+                YEAR_MS,
+            ),
+        ];
+        for (field, value, least, most) in ranges {
+            if value < least || value > most {
+                return Err(Rejection::invalid(
+                    field,
+                    format!("{value} is not within {least} to {most}"),
+                ));
+            }
+        }
+        if self.dedupe_ttl_ms < self.effect_ttl_ms {
+            // A key accepted as new must never find an older outcome.
+            return Err(Rejection::invalid(
+                "dedupe_ttl_ms",
+                "must not be shorter than effect_ttl_ms",
+            ));
+        }
+        self.retry_policy.check()
+    }
+
+    /// How long the end of a delivery is remembered.
+    pub fn tombstone_ms(&self) -> u64 {
+        crate::limits::TOMBSTONE_MS_MIN
+            .max(self.dedupe_ttl_ms)
+            .max(self.retention_ms)
+    }
+}

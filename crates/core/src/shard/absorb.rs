@@ -1,0 +1,576 @@
+//! The one door through which state changes, live and at recovery alike.
+
+use crate::change::{
+    Change, End, Entry, EntryState, GroupRow, LaneState, Note, TopicKind, TopicRow, Want,
+};
+use crate::command::TopicName;
+use crate::id::{ConsumerId, GroupId, Lane, Offset, TopicId};
+use crate::limits::{RECOVERY_GRACE_MS, RETRY_READ_AHEAD_MS};
+use crate::shard::Shard;
+use crate::shard::state::{Consumer, Cursor, Group, Open, Topic};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// Makes a durable change true here.
+    pub(crate) fn absorb(&mut self, change: &Change) {
+        match change {
+            Change::Ids(next) => self.ids = *next,
+            Change::Topic(row) => self.absorb_topic(row),
+            Change::TopicGone(topic) => self.absorb_topic_gone(*topic),
+            Change::Group(row) => self.absorb_group(row),
+            Change::GroupGone(group) => self.absorb_group_gone(*group),
+            Change::Lane { topic, lane, state } => self.absorb_lane(*topic, *lane, state),
+            Change::Message {
+                topic,
+                lane,
+                offset,
+                message,
+            } => {
+                let Some(of) = self.topics.get_mut(topic) else {
+                    return;
+                };
+                let state = &mut of.lanes[lane.index()];
+                assert_eq!(state.high, *offset, "offsets of a lane are dense");
+                state.high += 1;
+                state.high_bytes += message.size();
+                self.live
+                    .cache
+                    .append(*topic, *lane, *offset, message.clone());
+                self.wake_readers(*topic, *lane);
+            }
+            Change::Cursor {
+                group,
+                lane,
+                next,
+                bytes,
+            } => {
+                let Some(of) = self.groups.get_mut(group) else {
+                    return;
+                };
+                let cursor = &mut of.cursors[lane.index()];
+                cursor.next = *next;
+                cursor.bytes = *bytes;
+                let topic = of.row.topic;
+                self.plan_chore(topic, *lane);
+            }
+            Change::Open {
+                group,
+                lane,
+                offset,
+                entry,
+                holder,
+            } => {
+                self.absorb_open(*group, *lane, *offset, entry, *holder);
+            }
+            Change::Close {
+                group,
+                lane,
+                offset,
+                end: End::Acked | End::Dead { .. },
+            } => {
+                self.absorb_close(*group, *lane, *offset);
+            }
+            Change::Note {
+                generation,
+                lane,
+                offset,
+                ..
+            } => {
+                self.live.cache.unstage(*generation, *lane, *offset);
+            }
+            Change::Owner { owner, name } => self.owners.add(*owner, name.clone()),
+            Change::OwnerGone(owner) => self.owners.remove(*owner),
+            Change::Mark { kind, id, value } => {
+                let mark = self.marks.entry((*kind, *id)).or_default();
+                *mark = (*mark).max(*value);
+            }
+            Change::Garbage { id, garbage } => {
+                self.garbage.insert(*id, garbage.clone());
+            }
+            Change::GarbageGone(id) => {
+                self.garbage.remove(id);
+            }
+            // Rows that are looked up when they are needed, not kept.
+            Change::NoteGone { .. }
+            | Change::Record(_)
+            | Change::Dead(_)
+            | Change::Trim { .. }
+            | Change::Expire { .. }
+            | Change::Sweep(_) => {}
+        }
+    }
+
+    fn absorb_topic(&mut self, row: &TopicRow) {
+        let settings = self.config.defaults.with(&row.patch);
+        if let Some(topic) = self.topics.get_mut(&row.id) {
+            topic.row = row.clone();
+            topic.settings = settings;
+            return;
+        }
+        let name = TopicName {
+            namespace: row.namespace.clone(),
+            topic: row.name.clone(),
+        };
+        self.names.insert(name, row.id);
+        let dlq = self.dlq_of.get(&row.id).copied();
+        self.topics.insert(
+            row.id,
+            Topic {
+                row: row.clone(),
+                settings,
+                lanes: vec![LaneState::default(); row.partitions as usize],
+                groups: Default::default(),
+                dlq,
+                keyless_turn: 0,
+            },
+        );
+        if let TopicKind::Dlq(source) = row.kind {
+            self.dlq_of.insert(source, row.id);
+            if let Some(source) = self.topics.get_mut(&source) {
+                source.dlq = Some(row.id);
+            }
+        }
+    }
+
+    fn absorb_topic_gone(&mut self, topic: TopicId) {
+        if let Some(gone) = self.topics.remove(&topic) {
+            self.names.remove(&TopicName {
+                namespace: gone.row.namespace,
+                topic: gone.row.name,
+            });
+            if let TopicKind::Dlq(source) = gone.row.kind {
+                self.dlq_of.remove(&source);
+            }
+        }
+        self.live.cache.forget_topic(topic);
+    }
+
+    fn absorb_group(&mut self, row: &GroupRow) {
+        let Some(known) = self.groups.get(&row.id) else {
+            let cursors = row
+                .cursors
+                .iter()
+                .map(|start| Cursor::new(*start))
+                .collect();
+            let group = Group {
+                row: row.clone(),
+                cursors,
+                open: 0,
+                consumers: Default::default(),
+                ready: Default::default(),
+                work: (0..row.cursors.len() as u32).map(Lane::of).collect(),
+                lane_rotor: Lane(u32::MAX),
+            };
+            self.groups.insert(row.id, group);
+            if let Some(topic) = self.topics.get_mut(&row.topic) {
+                topic.groups.insert(row.name.clone(), row.id);
+            }
+            return;
+        };
+        let generations: Vec<_> = known
+            .cursors
+            .iter()
+            .map(|cursor| cursor.start.generation)
+            .collect();
+        for (index, start) in row.cursors.iter().enumerate() {
+            if generations[index] != start.generation {
+                let lane = Lane::of(index as u32);
+                self.drop_cursor(row.id, lane);
+                let group = self.groups.get_mut(&row.id).expect("found above");
+                group.cursors[index] = Cursor::new(*start);
+                group.work.insert(lane);
+            }
+        }
+        self.groups.get_mut(&row.id).expect("found above").row = row.clone();
+        self.activate(row.id);
+    }
+
+    fn absorb_group_gone(&mut self, id: GroupId) {
+        for index in 0..self.groups.get(&id).map_or(0, |group| group.cursors.len()) {
+            self.drop_cursor(id, Lane::of(index as u32));
+        }
+        let Some(group) = self.groups.remove(&id) else {
+            return;
+        };
+        if let Some(topic) = self.topics.get_mut(&group.row.topic) {
+            topic.groups.remove(&group.row.name);
+        }
+        for consumer in group.consumers {
+            self.forget_consumer(consumer);
+        }
+        self.live.active.remove(&id);
+    }
+
+    /// Takes the open entries of a cursor out of everything derived from them.
+    fn drop_cursor(&mut self, id: GroupId, lane: Lane) {
+        let group = self.groups.get_mut(&id).expect("callers have it");
+        let cursor = &mut group.cursors[lane.index()];
+        let open = std::mem::take(&mut cursor.open);
+        let generation = cursor.start.generation;
+        group.open -= open.len() as u64;
+        self.open_total -= open.len() as u64;
+        for (offset, entry) in open {
+            if entry.entry.is_leased() {
+                let end = self.effective_end(&entry.entry);
+                self.leases.remove(&(end, id, lane, offset));
+                self.release_holder(&entry);
+            }
+            self.owners.count(entry.entry.owner, -1, 0);
+            self.live.cache.unstage(generation, lane, offset);
+        }
+    }
+
+    fn absorb_lane(&mut self, topic: TopicId, lane: Lane, state: &LaneState) {
+        if let Some(topic) = self.topics.get_mut(&topic) {
+            let known = &mut topic.lanes[lane.index()];
+            known.first = state.first;
+            known.first_bytes = state.first_bytes;
+            known.trimmed = state.trimmed;
+            known.dead = state.dead;
+            known.marks.clone_from(&state.marks);
+        }
+    }
+
+    fn absorb_open(
+        &mut self,
+        id: GroupId,
+        lane: Lane,
+        offset: Offset,
+        entry: &Entry,
+        holder: Option<ConsumerId>,
+    ) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        let cursor = &mut group.cursors[lane.index()];
+        let before = cursor.open.insert(
+            offset,
+            Open {
+                entry: *entry,
+                holder,
+            },
+        );
+        let generation = cursor.start.generation;
+        match before {
+            None => {
+                cursor.open_bytes += u64::from(entry.size);
+                group.open += 1;
+                self.open_total += 1;
+                self.owners.count(entry.owner, 1, 0);
+            }
+            Some(before) => {
+                self.unlist(id, lane, offset, &before, Some(entry));
+                if before.entry.owner != entry.owner {
+                    self.owners.count(before.entry.owner, -1, 0);
+                    self.owners.count(entry.owner, 1, 0);
+                }
+            }
+        }
+        let end = self.effective_end(entry);
+        let cursor = &mut self.groups.get_mut(&id).expect("found above").cursors[lane.index()];
+        match entry.state {
+            EntryState::Leased => {
+                cursor.leased += 1;
+                self.leases.insert((end, id, lane, offset));
+                if let Some(consumer) =
+                    holder.and_then(|holder| self.live.consumers.get_mut(&holder))
+                {
+                    consumer.held += 1;
+                    consumer.held_bytes += u64::from(entry.size);
+                }
+                self.live.cache.unstage(generation, lane, offset);
+            }
+            EntryState::Expired | EntryState::Nacked => {
+                cursor.retries.insert((entry.at, offset));
+            }
+            EntryState::Returned => {
+                cursor.returned.insert((entry.at, offset));
+            }
+        }
+        if !entry.is_leased() {
+            let early = Timestamp(entry.at.0.saturating_sub(RETRY_READ_AHEAD_MS));
+            self.live.wakeups.insert((early, id, lane));
+            self.offer(id, lane);
+        }
+    }
+
+    fn absorb_close(&mut self, id: GroupId, lane: Lane, offset: Offset) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        let cursor = &mut group.cursors[lane.index()];
+        let Some(before) = cursor.open.remove(&offset) else {
+            return;
+        };
+        cursor.open_bytes -= u64::from(before.entry.size);
+        group.open -= 1;
+        self.open_total -= 1;
+        let generation = cursor.start.generation;
+        self.unlist(id, lane, offset, &before, None);
+        self.owners.count(before.entry.owner, -1, 0);
+        self.live.cache.unstage(generation, lane, offset);
+        self.offer(id, lane);
+    }
+
+    /// Takes an entry out of the sets that hold it by its state.
+    fn unlist(
+        &mut self,
+        id: GroupId,
+        lane: Lane,
+        offset: Offset,
+        before: &Open,
+        after: Option<&Entry>,
+    ) {
+        let end = self.effective_end(&before.entry);
+        let cursor = &mut self.groups.get_mut(&id).expect("callers have it").cursors[lane.index()];
+        match before.entry.state {
+            EntryState::Leased => {
+                cursor.leased -= 1;
+                self.leases.remove(&(end, id, lane, offset));
+                // An extension keeps the lease with its holder.
+                let kept = after.is_some_and(|after| {
+                    after.is_leased() && after.attempt == before.entry.attempt
+                });
+                if kept {
+                    self.uncount_holder(before);
+                } else {
+                    self.release_holder(before);
+                }
+            }
+            EntryState::Expired | EntryState::Nacked => {
+                cursor.retries.remove(&(before.entry.at, offset));
+            }
+            EntryState::Returned => {
+                cursor.returned.remove(&(before.entry.at, offset));
+            }
+        }
+    }
+
+    /// When a lease runs out: not before the grace after a recovery.
+    pub(crate) fn effective_end(&self, entry: &Entry) -> Timestamp {
+        let grace = RECOVERY_GRACE_MS.min(u64::from(entry.lease_ms));
+        entry.at.max(self.live.recovered_at.after(grace))
+    }
+
+    fn uncount_holder(&mut self, open: &Open) -> Option<ConsumerId> {
+        let holder = open.holder?;
+        let consumer = self.live.consumers.get_mut(&holder)?;
+        consumer.held -= 1;
+        consumer.held_bytes -= u64::from(open.entry.size);
+        Some(holder)
+    }
+
+    /// Its holder has room for another.
+    fn release_holder(&mut self, open: &Open) {
+        if let Some(holder) = self.uncount_holder(open) {
+            self.enqueue(holder);
+        }
+    }
+
+    fn enqueue(&mut self, id: ConsumerId) {
+        let Some(consumer) = self.live.consumers.get_mut(&id) else {
+            return;
+        };
+        if !consumer.queued && consumer.has_credit() {
+            consumer.queued = true;
+            let group = consumer.group;
+            if let Some(of) = self.groups.get_mut(&group) {
+                of.ready.push_back(id);
+            }
+        }
+        let group = self.live.consumers[&id].group;
+        self.activate(group);
+    }
+
+    /// A lane of a group may have something to deliver.
+    fn offer(&mut self, id: GroupId, lane: Lane) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        let cursor = &group.cursors[lane.index()];
+        let high = self
+            .topics
+            .get(&group.row.topic)
+            .map_or(0, |topic| topic.lane(lane).high);
+        if cursor.next < high || cursor.waiting() > 0 {
+            group.work.insert(lane);
+            self.activate(id);
+        }
+    }
+
+    fn wake_readers(&mut self, topic: TopicId, lane: Lane) {
+        let Some(of) = self.topics.get(&topic) else {
+            return;
+        };
+        for id in of.groups.values() {
+            let Some(group) = self.groups.get_mut(id) else {
+                continue;
+            };
+            group.work.insert(lane);
+            if !group.ready.is_empty() {
+                self.live.active.insert(*id);
+            }
+        }
+    }
+
+    pub(crate) fn activate(&mut self, id: GroupId) {
+        if self
+            .groups
+            .get(&id)
+            .is_some_and(|group| !group.ready.is_empty() && !group.work.is_empty())
+        {
+            self.live.active.insert(id);
+        }
+    }
+
+    fn forget_consumer(&mut self, id: ConsumerId) {
+        let Some(consumer) = self.live.consumers.remove(&id) else {
+            return;
+        };
+        self.owners.count(consumer.owner, 0, -1);
+        if let Some(group) = self.groups.get_mut(&consumer.group) {
+            group.consumers.remove(&id);
+            group.ready.retain(|&other| other != id);
+        }
+    }
+
+    /// Makes a volatile change true here.
+    pub(crate) fn note(&mut self, note: &Note) {
+        match note {
+            Note::Joined {
+                consumer,
+                group,
+                owner,
+                lease_ms,
+                credit,
+                credit_bytes,
+            } => {
+                let joined = Consumer {
+                    group: *group,
+                    owner: *owner,
+                    lease_ms: *lease_ms,
+                    credit: *credit,
+                    credit_bytes: *credit_bytes,
+                    held: 0,
+                    held_bytes: 0,
+                    queued: false,
+                };
+                self.owners.count(*owner, 0, 1);
+                self.live.consumers.insert(*consumer, joined);
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.consumers.insert(*consumer);
+                }
+                self.enqueue(*consumer);
+            }
+            Note::Left(consumer) => self.forget_consumer(*consumer),
+            Note::Turned { group, turns } => self.turn(*group, *turns),
+            Note::Visited {
+                group,
+                lane,
+                more,
+                fresh,
+            } => {
+                let Some(of) = self.groups.get_mut(group) else {
+                    return;
+                };
+                of.lane_rotor = *lane;
+                of.cursors[lane.index()].fresh_run = *fresh;
+                if !more {
+                    of.work.remove(lane);
+                }
+                if of.work.is_empty() || of.ready.is_empty() {
+                    self.live.active.remove(group);
+                }
+            }
+            Note::Idle(group) => {
+                self.live.active.remove(group);
+            }
+            Note::Rotor(group) => self.live.rotor = *group,
+            Note::Used {
+                topic,
+                lane,
+                offset,
+            } => self.live.cache.touch(*topic, *lane, *offset),
+            Note::Loading(want) => {
+                self.live.loading.insert(*want);
+            }
+            Note::KeylessTurn { topic, turn } => {
+                if let Some(topic) = self.topics.get_mut(topic) {
+                    topic.keyless_turn = *turn;
+                }
+            }
+            Note::Wake { at, group, lane } => {
+                self.live.wakeups.insert((*at, *group, *lane));
+            }
+            Note::Chore { topic, lane, at } => self.set_chore(*topic, *lane, *at),
+        }
+    }
+
+    /// Those at the front had their turn: who has credit left stands in line again.
+    fn turn(&mut self, id: GroupId, turns: usize) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        for _ in 0..turns.min(group.ready.len()) {
+            let front = group.ready.pop_front().expect("bounded above");
+            let consumer = self
+                .live
+                .consumers
+                .get_mut(&front)
+                .expect("queued consumers are known");
+            consumer.queued = consumer.has_credit();
+            if consumer.queued {
+                group.ready.push_back(front);
+            }
+        }
+        if group.ready.is_empty() {
+            self.live.active.remove(&id);
+        }
+    }
+
+    /// Messages that a read brought.
+    pub(crate) fn loaded(&mut self, want: &Want) {
+        self.live.loading.remove(want);
+        match want {
+            Want::Ahead { topic, lane, .. } => self.wake_readers(*topic, *lane),
+            Want::Retry { group, lane, .. } => self.offer(*group, *lane),
+        }
+    }
+
+    fn set_chore(&mut self, topic: TopicId, lane: Lane, at: Option<Timestamp>) {
+        if let Some(before) = self.live.chores.remove(&(topic, lane)) {
+            self.live.chores_due.remove(&(before, topic, lane));
+        }
+        if let Some(at) = at {
+            self.live.chores.insert((topic, lane), at);
+            self.live.chores_due.insert((at, topic, lane));
+        }
+    }
+
+    /// Settled messages will have to be trimmed some day.
+    pub(crate) fn plan_chore(&mut self, topic: TopicId, lane: Lane) {
+        if !self.live.chores.contains_key(&(topic, lane))
+            && let Some(of) = self.topics.get(&topic)
+            && !of.is_dlq()
+        {
+            let at = self.now.after(super::retention::interval_ms(&of.settings));
+            self.set_chore(topic, lane, Some(at));
+        }
+    }
+
+    /// At recovery: a lane as it was stored, its end included.
+    pub(crate) fn restore_lane(&mut self, topic: TopicId, lane: Lane, state: LaneState) {
+        if let Some(topic) = self.topics.get_mut(&topic) {
+            topic.lanes[lane.index()] = state;
+        }
+    }
+
+    /// At recovery: topics learn of groups that were loaded before them.
+    pub(crate) fn adopt_groups(&mut self) {
+        for (id, group) in &self.groups {
+            if let Some(topic) = self.topics.get_mut(&group.row.topic) {
+                topic.groups.insert(group.row.name.clone(), *id);
+            }
+        }
+    }
+}

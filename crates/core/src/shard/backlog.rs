@@ -1,0 +1,60 @@
+//! How much of a lane is not settled, and whether it may be more.
+//!
+//! The backlog of a group is what it was not given yet and what it has open; a lane's is that of its
+//! slowest group; without a group, what lies above the last trim.
+
+use crate::command::{Full, Rejection};
+use crate::id::{Lane, Text};
+use crate::shard::{Cursor, Shard, Topic};
+
+/// How long a producer is asked to wait for room.
+const RETRY_AFTER_MS: u64 = 1_000;
+
+impl Cursor {
+    pub(crate) fn backlog(&self, high: u64) -> u64 {
+        high - self.next + self.open.len() as u64
+    }
+
+    fn backlog_bytes(&self, high_bytes: u64) -> u64 {
+        high_bytes - self.bytes + self.open_bytes
+    }
+}
+
+impl Shard {
+    /// Refuses a message of `size` bytes that the lane has no room for.
+    pub(super) fn check_room(&self, topic: &Topic, lane: Lane, size: u64) -> Result<(), Rejection> {
+        let settings = &topic.settings;
+        if size > settings.max_backlog_bytes {
+            // Waiting would not help: it never fits.
+            return Err(Rejection::TooLarge {
+                field: "value",
+                limit: settings.max_backlog_bytes,
+                size,
+            });
+        }
+        let state = topic.lane(lane);
+        // Nothing unsettled lies below `first` but open entries: usually this is all there is to see.
+        let mut worst: (u64, Option<&Text>) = (0, None);
+        let mut worst_bytes: (u64, Option<&Text>) = (0, None);
+        for (name, id) in &topic.groups {
+            let cursor = self.groups[id].cursor(lane);
+            worst = worst.max((cursor.backlog(state.high), Some(name)));
+            worst_bytes = worst_bytes.max((cursor.backlog_bytes(state.high_bytes), Some(name)));
+        }
+        if topic.groups.is_empty() {
+            worst = (state.high - state.first, None);
+            worst_bytes = (state.high_bytes - state.first_bytes, None);
+        }
+        let full = if worst.0 + 1 > settings.max_backlog_messages {
+            Full::Messages(worst.1.cloned())
+        } else if worst_bytes.0 + size > settings.max_backlog_bytes {
+            Full::Bytes(worst_bytes.1.cloned())
+        } else {
+            return Ok(());
+        };
+        Err(Rejection::Exhausted {
+            full,
+            retry_after_ms: RETRY_AFTER_MS,
+        })
+    }
+}

@@ -1,0 +1,204 @@
+//! A message becomes a dead letter: one decision with the end of its delivery, so that it is never in
+//! both places or in neither.
+
+use std::sync::Arc;
+
+use crate::change::{Change, DeadRow, End, Entry, LaneState, LastError, TopicKind, TopicRow};
+use crate::id::{Lane, Offset, Text, TopicId};
+use crate::message::{Death, DeathReason, Message};
+use crate::pipeline::found::Found;
+use crate::shard::expiry::cut;
+use crate::shard::settle::Held;
+use crate::shard::tombstone::Ended;
+use crate::shard::{Decided, Group, Refusal, Shard, Topic, done};
+use crate::time::Timestamp;
+
+/// Bytes of the error that a dead letter is listed by.
+const LISTED_ERROR_BYTES: usize = 64;
+
+/// Who is to be buried.
+pub(super) struct Burial<'a> {
+    pub(super) topic: &'a Topic,
+    pub(super) group: &'a Group,
+    pub(super) lane: Lane,
+    pub(super) offset: Offset,
+    /// None if it was never delivered.
+    pub(super) entry: Option<&'a Entry>,
+    pub(super) reason: DeathReason,
+    /// The last error, if it is not the one on record.
+    pub(super) last_error: Option<Text>,
+}
+
+impl<'a> Burial<'a> {
+    pub(super) fn of(held: &Held<'a>, reason: DeathReason, last_error: Option<Text>) -> Burial<'a> {
+        let Held {
+            topic,
+            group,
+            lane,
+            offset,
+            entry,
+        } = *held;
+        Burial {
+            topic,
+            group,
+            lane,
+            offset,
+            entry: Some(entry),
+            reason,
+            last_error,
+        }
+    }
+}
+
+impl Shard {
+    /// Ends the delivery and stores the dead letter.
+    pub(super) fn bury(&self, now: Timestamp, burial: &Burial<'_>, found: &Found<'_>) -> Decided {
+        let Burial {
+            topic,
+            group,
+            lane,
+            offset,
+            ..
+        } = *burial;
+        let message = match self.live.cache.get(topic.row.id, lane, offset) {
+            Some(message) => message.clone(),
+            None => found.message(topic.row.id, lane, offset)?,
+        };
+        let last_error = match &burial.last_error {
+            Some(text) => text.clone(),
+            None => self.last_error(group, lane, offset, burial.entry, found)?,
+        };
+        let mut decision = done();
+        self.bury_message(now, burial, &message, last_error, &mut decision.changes);
+        Ok(decision)
+    }
+
+    fn last_error(
+        &self,
+        group: &Group,
+        lane: Lane,
+        offset: Offset,
+        entry: Option<&Entry>,
+        found: &Found<'_>,
+    ) -> Result<Text, Refusal> {
+        let error = entry.map_or(LastError::None, |entry| entry.error);
+        match error.text() {
+            Some(text) => Ok(text.into()),
+            None => Ok(found.note(group.cursor(lane).start.generation, lane, offset)?),
+        }
+    }
+
+    /// The changes of a burial whose message is at hand.
+    pub(super) fn bury_message(
+        &self,
+        now: Timestamp,
+        burial: &Burial<'_>,
+        message: &Arc<Message>,
+        last_error: Text,
+        changes: &mut Vec<Change>,
+    ) {
+        let Burial {
+            topic,
+            group,
+            lane,
+            offset,
+            entry,
+            reason,
+            ..
+        } = *burial;
+        let id = self.message_id(topic.row.id, lane, offset);
+        let (dlq, seq) = match topic.dlq {
+            Some(dlq) => (dlq, self.ids),
+            None => (TopicId(self.ids), self.ids + 1),
+        };
+        changes.push(Change::Ids(seq + 1));
+        if topic.dlq.is_none() {
+            changes.push(Change::Topic(dead_letter_topic(now, dlq, topic)));
+        }
+        let dead_offset = self.topics.get(&dlq).map_or(0, |dlq| dlq.lane(lane).high);
+        let death = Death {
+            seq,
+            topic: topic.row.name.clone(),
+            id,
+            group: group.row.name.clone(),
+            reason,
+            attempts: entry.map_or(0, |entry| entry.spent),
+            last_error: last_error.clone(),
+            last_owner: entry.map_or_else(Text::default, |entry| self.owners.name(entry.owner)),
+            first_delivered_at: entry.map(|entry| entry.first_at),
+            at: now,
+            had_effects: entry.is_some_and(|entry| entry.begun > 0),
+        };
+        let listed = DeadRow {
+            topic: dlq,
+            seq,
+            lane,
+            offset: dead_offset,
+            group: group.row.name.clone(),
+            reason,
+            at: now,
+            tenant: message.tenant().into(),
+            run_id: message.envelope.run_id.clone(),
+            key: message.envelope.idempotency_key.clone(),
+            error: cut(&last_error, LISTED_ERROR_BYTES),
+            redriven: None,
+        };
+        let dead = Message {
+            origin: Some(message.origin.unwrap_or(id)),
+            for_group: None,
+            death: Some(death),
+            ..Message::clone(message)
+        };
+        let state = LaneState {
+            dead: topic.lane(lane).dead + 1,
+            ..topic.lane(lane).clone()
+        };
+        let asked = reason == DeathReason::Final;
+        changes.push(Change::Message {
+            topic: dlq,
+            lane,
+            offset: dead_offset,
+            message: Arc::new(dead),
+        });
+        changes.push(Change::Dead(listed));
+        changes.push(Change::Lane {
+            topic: topic.row.id,
+            lane,
+            state,
+        });
+        if let Some(entry) = entry {
+            let held = Held {
+                topic,
+                group,
+                lane,
+                offset,
+                entry,
+            };
+            self.end(&held, End::Dead { asked }, changes);
+        }
+        let attempt = entry.map_or(0, |entry| entry.attempt);
+        let ended = Ended::Dead { asked };
+        self.bury_under(
+            now,
+            &topic.settings,
+            group,
+            lane,
+            offset,
+            attempt,
+            ended,
+            changes,
+        );
+    }
+}
+
+fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
+    TopicRow {
+        id,
+        namespace: source.row.namespace.clone(),
+        name: format!("dlq.{}", source.row.name).into(),
+        kind: TopicKind::Dlq(source.row.id),
+        partitions: source.row.partitions,
+        patch: Default::default(),
+        created_at: now,
+    }
+}

@@ -1,0 +1,203 @@
+//! Messages in memory: what was just produced, what was read ahead, and what retries wait for.
+//!
+//! Everything here is a copy of immutable rows. Losing it costs a read.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::id::{Generation, Lane, Offset, Text, TopicId};
+use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX, READ_AHEAD_BYTES_MAX};
+use crate::message::Message;
+
+/// What a message costs beside key and value.
+const MESSAGE_OVERHEAD: usize = 256;
+
+type Place = (TopicId, Lane, Offset);
+
+/// Consecutive messages of a lane.
+#[derive(Debug, Clone)]
+struct Segment {
+    messages: Vec<Arc<Message>>,
+    bytes: usize,
+    used: u64,
+}
+
+/// A message and the last error of its entry, ready to be delivered again.
+#[derive(Debug, Clone)]
+pub(crate) struct Staged {
+    pub(crate) message: Arc<Message>,
+    pub(crate) last_error: Text,
+}
+
+/// Messages in memory, the least recently used segment goes first.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cache {
+    segments: BTreeMap<Place, Segment>,
+    /// Segments by last use.
+    by_use: BTreeMap<u64, Place>,
+    uses: u64,
+    bytes: usize,
+    staged: BTreeMap<(Generation, Lane, Offset), Staged>,
+    /// In the order they came; some are gone already.
+    staged_order: VecDeque<(Generation, Lane, Offset)>,
+}
+
+/// Retries whose message is kept in memory.
+const STAGED_MAX: usize = 4_096;
+
+fn weight(message: &Message) -> usize {
+    message.size() as usize + MESSAGE_OVERHEAD
+}
+
+impl Cache {
+    /// The messages of a lane from `offset` on that lie together in memory.
+    pub(crate) fn run(&self, topic: TopicId, lane: Lane, offset: Offset) -> &[Arc<Message>] {
+        let Some((&(_, _, base), segment)) = self.holding(topic, lane, offset) else {
+            return &[];
+        };
+        segment
+            .messages
+            .get((offset - base) as usize..)
+            .unwrap_or(&[])
+    }
+
+    pub(crate) fn get(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<&Arc<Message>> {
+        self.run(topic, lane, offset).first()
+    }
+
+    fn holding(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<(&Place, &Segment)> {
+        self.segments
+            .range((topic, lane, 0)..=(topic, lane, offset))
+            .next_back()
+    }
+
+    /// Says that the messages around `offset` were of use.
+    pub(crate) fn touch(&mut self, topic: TopicId, lane: Lane, offset: Offset) {
+        let Some((&place, segment)) = self.holding(topic, lane, offset) else {
+            return;
+        };
+        let used = segment.used;
+        self.uses += 1;
+        self.by_use.remove(&used);
+        self.by_use.insert(self.uses, place);
+        self.segments.get_mut(&place).expect("found above").used = self.uses;
+    }
+
+    /// Keeps a message that follows the ones before it.
+    pub(crate) fn append(
+        &mut self,
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+        message: Arc<Message>,
+    ) {
+        let bytes = weight(&message);
+        let tail = self
+            .segments
+            .range_mut((topic, lane, 0)..=(topic, lane, offset))
+            .next_back();
+        if let Some((&(_, _, base), segment)) = tail
+            && base + segment.messages.len() as u64 == offset
+            && segment.messages.len() < PAGE_MESSAGES_MAX
+            && segment.bytes + bytes <= PAGE_BYTES_MAX
+        {
+            segment.messages.push(message);
+            segment.bytes += bytes;
+            self.bytes += bytes;
+            self.shrink();
+        } else {
+            self.insert(topic, lane, offset, vec![message]);
+        }
+    }
+
+    /// Keeps messages that were read.
+    pub(crate) fn insert(
+        &mut self,
+        topic: TopicId,
+        lane: Lane,
+        base: Offset,
+        messages: Vec<Arc<Message>>,
+    ) {
+        let place = (topic, lane, base);
+        self.drop_segment(place);
+        let bytes = messages.iter().map(|message| weight(message)).sum();
+        self.uses += 1;
+        self.by_use.insert(self.uses, place);
+        self.segments.insert(
+            place,
+            Segment {
+                messages,
+                bytes,
+                used: self.uses,
+            },
+        );
+        self.bytes += bytes;
+        self.shrink();
+    }
+
+    fn shrink(&mut self) {
+        // The newest stays, however large it is: somebody just asked for it.
+        while self.bytes > READ_AHEAD_BYTES_MAX && self.by_use.len() > 1 {
+            let (_, &oldest) = self.by_use.first_key_value().expect("not empty");
+            self.drop_segment(oldest);
+        }
+    }
+
+    fn drop_segment(&mut self, place: Place) {
+        if let Some(segment) = self.segments.remove(&place) {
+            self.by_use.remove(&segment.used);
+            self.bytes -= segment.bytes;
+        }
+    }
+
+    /// Forgets everything of a topic.
+    pub(crate) fn forget_topic(&mut self, topic: TopicId) {
+        let places: Vec<Place> = self
+            .segments
+            .range((topic, Lane(0), 0)..=(topic, Lane(u32::MAX), Offset::MAX))
+            .map(|(&place, _)| place)
+            .collect();
+        for place in places {
+            self.drop_segment(place);
+        }
+    }
+
+    /// Keeps a message for a retry.
+    pub(crate) fn stage(
+        &mut self,
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+        staged: Staged,
+    ) {
+        let place = (generation, lane, offset);
+        if self.staged.insert(place, staged).is_none() {
+            self.staged_order.push_back(place);
+        }
+        while self.staged_order.len() > STAGED_MAX {
+            let oldest = self.staged_order.pop_front().expect("not empty");
+            self.staged.remove(&oldest);
+        }
+    }
+
+    pub(crate) fn staged(
+        &self,
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+    ) -> Option<&Staged> {
+        self.staged.get(&(generation, lane, offset))
+    }
+
+    /// The entry changed: what was staged for it may be wrong.
+    pub(crate) fn unstage(&mut self, generation: Generation, lane: Lane, offset: Offset) {
+        if !self.staged.is_empty() {
+            self.staged.remove(&(generation, lane, offset));
+        }
+    }
+
+    /// Bytes in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

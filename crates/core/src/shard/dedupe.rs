@@ -1,0 +1,127 @@
+//! One message per idempotency key, tenant and topic, while the key is taken.
+//!
+//! The record and the message are one commit, so there is no "pending": a key is free or done.
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Change, Lookup, Reads, Record};
+use crate::command::{Produce, Rejection};
+use crate::id::{Text, TopicId};
+use crate::message::{Envelope, Receipt, tenant_of};
+use crate::pack;
+use crate::pipeline::found::Found;
+use crate::row::{Hash16, Key, RecordKind};
+use crate::shard::expiry::bucket;
+use crate::shard::{Refusal, Shard, Topic};
+use crate::time::Timestamp;
+
+/// What is stored under a taken key.
+#[derive(Debug, Serialize, Deserialize)]
+struct DedupeRecord {
+    /// The identity in clear: a hash alone could be another's.
+    topic: TopicId,
+    tenant: Text,
+    key: Text,
+    /// Fingerprint of the content: the same key with another message is refused.
+    content: [u8; 16],
+    receipt: Receipt,
+    expires: Timestamp,
+}
+
+/// A keyed produce: its key and the name of its record.
+pub(super) struct Keyed<'a> {
+    topic: TopicId,
+    tenant: &'a str,
+    key: &'a Text,
+    hash: Hash16,
+}
+
+impl<'a> Keyed<'a> {
+    /// The requested topic is part of the identity, by its life: a topic created again starts clean.
+    pub(super) fn of(topic: TopicId, envelope: &'a Envelope) -> Option<Keyed<'a>> {
+        let key = envelope.idempotency_key.as_ref()?;
+        let tenant = tenant_of(envelope);
+        let hash = pack::hash16(RecordKind::Dedupe, &(topic, tenant, key));
+        Some(Keyed {
+            topic,
+            tenant,
+            key,
+            hash,
+        })
+    }
+
+    pub(super) fn reads(&self) -> Reads {
+        vec![Lookup::Row(Key::Record {
+            kind: RecordKind::Dedupe,
+            hash: self.hash,
+        })]
+    }
+
+    /// The receipt under this key, if it is taken.
+    pub(super) fn taken(
+        &self,
+        now: Timestamp,
+        produce: &Produce,
+        found: &Found<'_>,
+    ) -> Result<Option<Receipt>, Refusal> {
+        let key = Key::Record {
+            kind: RecordKind::Dedupe,
+            hash: self.hash,
+        };
+        let Some(row) = found.row(key)? else {
+            return Ok(None);
+        };
+        let record: DedupeRecord = pack::open(&row.body);
+        let same_identity =
+            record.topic == self.topic && &*record.tenant == self.tenant && record.key == *self.key;
+        if !same_identity || record.expires <= now {
+            return Ok(None);
+        }
+        if record.content != content(produce) {
+            return Err(Rejection::KeyConflict.into());
+        }
+        Ok(Some(Receipt {
+            deduplicated: true,
+            ..record.receipt
+        }))
+    }
+}
+
+impl Shard {
+    /// Takes the key for the message of `receipt`.
+    pub(super) fn take_key(
+        &self,
+        now: Timestamp,
+        keyed: &Keyed<'_>,
+        requested: &Topic,
+        produce: &Produce,
+        receipt: &Receipt,
+        changes: &mut Vec<Change>,
+    ) {
+        let ttl_ms = requested.settings.dedupe_ttl_ms;
+        let expires = now.after(ttl_ms);
+        let record = DedupeRecord {
+            topic: keyed.topic,
+            tenant: keyed.tenant.into(),
+            key: keyed.key.clone(),
+            content: content(produce),
+            receipt: receipt.clone(),
+            expires,
+        };
+        let record = Record {
+            kind: RecordKind::Dedupe,
+            hash: keyed.hash,
+            expires,
+            bucket: bucket(expires, ttl_ms),
+            body: pack::seal(&record),
+        };
+        self.put_record(now, record, changes);
+    }
+}
+
+/// Key, value and the envelope without its deadline, which a repeat may have moved.
+fn content(produce: &Produce) -> [u8; 16] {
+    let mut envelope = produce.envelope.clone();
+    envelope.deadline = None;
+    pack::fingerprint(&(&produce.key, &produce.value, &envelope))
+}

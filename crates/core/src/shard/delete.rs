@@ -1,0 +1,135 @@
+//! Removing groups and topics. What they leave behind is dead by rule at once and deleted later, in
+//! bounded steps.
+
+use std::collections::BTreeMap;
+
+use crate::change::{Change, Decision, Effect, Garbage};
+use crate::command::{GroupName, Rejection, Reply, TopicName};
+use crate::id::{Generation, Lane, Offset};
+use crate::limits::PAGE_MESSAGES_MAX;
+use crate::shard::{Decided, Group, Shard, Topic};
+
+impl Shard {
+    pub(super) fn delete_group(&self, name: &GroupName) -> Decided {
+        let (topic, group) = self.group_named(name)?;
+        let lanes = topic.lanes.iter().zip(&group.cursors);
+        let backlog = lanes.map(|(lane, cursor)| cursor.backlog(lane.high)).sum();
+        let mut decision = Decision::reply(Reply::GroupDeleted {
+            backlog,
+            open: group.open,
+        });
+        self.discard_group(group, &mut decision);
+        Ok(decision)
+    }
+
+    pub(super) fn delete_topic(&self, name: &TopicName) -> Decided {
+        let topic = self.topic_named(name)?;
+        if topic.is_dlq() {
+            return Err(Rejection::DeadLetterTopic.into());
+        }
+        let messages = topic.lanes.iter().map(|lane| lane.high - lane.first).sum();
+        let dead_letters = topic.lanes.iter().map(|lane| lane.dead).sum();
+        let mut decision = Decision::reply(Reply::TopicDeleted {
+            messages,
+            dead_letters,
+        });
+        for topic in [Some(topic), topic.dlq.map(|dlq| &self.topics[&dlq])]
+            .into_iter()
+            .flatten()
+        {
+            for id in topic.groups.values() {
+                self.discard_group(&self.groups[id], &mut decision);
+            }
+            self.discard_topic(topic, &mut decision.changes);
+        }
+        Ok(decision)
+    }
+
+    fn discard_topic(&self, topic: &Topic, changes: &mut Vec<Change>) {
+        let id = topic.row.id;
+        let lowest_open = |lane| {
+            let cursors = topic
+                .groups
+                .values()
+                .map(|group| self.groups[group].cursor(lane));
+            cursors
+                .map(|cursor| cursor.low())
+                .min()
+                .unwrap_or(Offset::MAX)
+        };
+        let lanes = topic.lanes.iter().enumerate().map(|(index, state)| {
+            let lane = Lane::of(index as u32);
+            let from = state
+                .trimmed
+                .min(lowest_open(lane))
+                .saturating_sub(PAGE_MESSAGES_MAX as u64);
+            (lane, from, state.high)
+        });
+        let garbage = Garbage::Topic {
+            topic: id,
+            lanes: lanes.collect(),
+        };
+        changes.push(Change::TopicGone(id));
+        changes.push(Change::Garbage { id: id.0, garbage });
+    }
+
+    fn discard_group(&self, group: &Group, decision: &mut Decision) {
+        for index in 0..group.cursors.len() {
+            self.discard_cursor(group, Lane::of(index as u32), &mut decision.changes);
+        }
+        decision.changes.push(Change::GroupGone(group.row.id));
+        decision.effects.extend(
+            group
+                .consumers
+                .iter()
+                .map(|consumer| Effect::Dismiss(*consumer)),
+        );
+    }
+
+    /// Blocks and notes of a cursor whose life is over.
+    pub(super) fn discard_cursor(&self, group: &Group, lane: Lane, changes: &mut Vec<Change>) {
+        let cursor = group.cursor(lane);
+        let generation = cursor.start.generation;
+        let extent = (lane, cursor.low(), cursor.next);
+        // Cursors made together share their generation: what is left of them is one piece of garbage.
+        let in_this = changes.iter_mut().find_map(|change| {
+            let Change::Garbage {
+                id,
+                garbage: Garbage::Cursor { lanes, .. },
+            } = change
+            else {
+                return None;
+            };
+            (*id == generation.0).then_some(lanes)
+        });
+        if let Some(lanes) = in_this {
+            lanes.push(extent);
+            return;
+        }
+        let mut lanes = self.lanes_left(generation);
+        lanes.push(extent);
+        let garbage = Garbage::Cursor { generation, lanes };
+        changes.push(Change::Garbage {
+            id: generation.0,
+            garbage,
+        });
+    }
+
+    fn lanes_left(&self, generation: Generation) -> Vec<(Lane, Offset, Offset)> {
+        match self.garbage.get(&generation.0) {
+            Some(Garbage::Cursor { lanes, .. }) => lanes.clone(),
+            Some(Garbage::Topic { .. }) | None => Vec::new(),
+        }
+    }
+
+    /// Lanes of garbage, for [`violation`](super::violation).
+    pub(super) fn garbage_lanes(&self) -> BTreeMap<u64, usize> {
+        let lanes = |garbage: &Garbage| match garbage {
+            Garbage::Topic { lanes, .. } | Garbage::Cursor { lanes, .. } => lanes.len(),
+        };
+        self.garbage
+            .iter()
+            .map(|(id, garbage)| (*id, lanes(garbage)))
+            .collect()
+    }
+}

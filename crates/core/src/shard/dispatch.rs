@@ -1,0 +1,508 @@
+//! Handing messages out: one run over one lane of one group at a time.
+//!
+//! 1. Fresh messages go in offset order; a cursor moves past a message only by delivering it, burying
+//!    it or passing it by.
+//! 2. What was given back goes first; while retries and fresh messages both wait, four fresh ones go
+//!    after each retry.
+//! 3. Nothing is read here: what is not in memory is asked for and comes with a later run.
+
+use std::sync::Arc;
+
+use crate::change::{Change, Decision, Delivery, Effect, Entry, EntryState, LastError, Note, Want};
+use crate::command::Hold;
+use crate::id::{ConsumerId, GroupId, Lane, Offset, Text};
+use crate::limits::{
+    DISPATCH_RUN_MAX, FRESH_PER_RETRY, RETRY_READ_AHEAD_MS, RETRY_READS_MAX, SHARD_OPEN_MAX,
+};
+use crate::message::{DeathReason, Message};
+use crate::shard::bury::Burial;
+use crate::shard::state::Consumer;
+use crate::shard::{Cursor, Group, Shard, Topic, done};
+use crate::time::Timestamp;
+use crate::token::LeaseToken;
+
+impl Shard {
+    /// One run over the next lane of the next group that may have something to deliver.
+    pub(crate) fn dispatch(&self, now: Timestamp) -> Option<Decision> {
+        let group = self.next_group()?;
+        let topic = &self.topics[&group.row.topic];
+        if group.is_paused(now) || group.ready.is_empty() || group.work.is_empty() {
+            let mut decision = done();
+            let until = group.row.paused.as_ref().and_then(|paused| paused.until);
+            let wake = |at| Note::Wake {
+                at,
+                group: group.row.id,
+                lane: Lane::of(0),
+            };
+            decision
+                .notes
+                .extend(until.filter(|_| group.is_paused(now)).map(wake));
+            decision.notes.push(Note::Idle(group.row.id));
+            return Some(decision);
+        }
+        let lane = next_lane(group);
+        let mut run = Run::new(self, now, topic, group, lane);
+        run.hand_out();
+        Some(run.decision())
+    }
+
+    fn next_group(&self) -> Option<&Group> {
+        let active = &self.live.active;
+        let after = (
+            std::ops::Bound::Excluded(self.live.rotor),
+            std::ops::Bound::Unbounded,
+        );
+        let id = active.range(after).next().or_else(|| active.first())?;
+        Some(&self.groups[id])
+    }
+}
+
+fn next_lane(group: &Group) -> Lane {
+    let after = (
+        std::ops::Bound::Excluded(group.lane_rotor),
+        std::ops::Bound::Unbounded,
+    );
+    *group
+        .work
+        .range(after)
+        .next()
+        .or_else(|| group.work.first())
+        .expect("the caller looked")
+}
+
+/// What stops a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    /// The lane has nothing more that could go right now.
+    Dry,
+    /// It may have more: the run was long enough, or nobody can take it.
+    More,
+}
+
+/// A run over one lane of one group.
+struct Run<'a> {
+    shard: &'a Shard,
+    now: Timestamp,
+    topic: &'a Topic,
+    group: &'a Group,
+    lane: Lane,
+    cursor: &'a Cursor,
+    decision: Decision,
+    /// How far the cursor gets.
+    next: Offset,
+    bytes: u64,
+    /// Leases given in this run.
+    given: u32,
+    /// Entries opened in this run.
+    opened: u32,
+    fresh_run: u8,
+    /// Turns taken in the group's queue, and what each consumer there was given.
+    turns: usize,
+    taken: Vec<(u32, u64)>,
+    stop: Stop,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        shard: &'a Shard,
+        now: Timestamp,
+        topic: &'a Topic,
+        group: &'a Group,
+        lane: Lane,
+    ) -> Run<'a> {
+        let cursor = group.cursor(lane);
+        Run {
+            shard,
+            now,
+            topic,
+            group,
+            lane,
+            cursor,
+            decision: done(),
+            next: cursor.next,
+            bytes: cursor.bytes,
+            given: 0,
+            opened: 0,
+            fresh_run: cursor.fresh_run,
+            turns: 0,
+            taken: vec![(0, 0); group.ready.len()],
+            stop: Stop::Dry,
+        }
+    }
+
+    fn hand_out(&mut self) {
+        let cursor = self.cursor;
+        let soon = self.now.after(RETRY_READ_AHEAD_MS);
+        let waiting = |set: &'a std::collections::BTreeSet<(Timestamp, Offset)>| {
+            set.iter()
+                .copied()
+                .take_while(move |(due, _)| *due <= soon)
+                .take(DISPATCH_RUN_MAX)
+        };
+        let mut returned = waiting(&cursor.returned).peekable();
+        let mut retries = waiting(&cursor.retries).peekable();
+        for _ in 0..DISPATCH_RUN_MAX {
+            if self.cursor.leased + self.given >= self.topic.settings.max_in_flight {
+                // The settle that makes room brings the lane back.
+                self.stop = Stop::Dry;
+                return;
+            }
+            self.skip_unready(&mut returned);
+            self.skip_unready(&mut retries);
+            if let Some(&(_, offset)) = returned.peek() {
+                returned.next();
+                if !self.again(offset) {
+                    return;
+                }
+            } else if let Some(&(_, offset)) = retries.peek()
+                && (self.fresh_run >= FRESH_PER_RETRY || !self.has_fresh())
+            {
+                retries.next();
+                self.fresh_run = 0;
+                if !self.again(offset) {
+                    return;
+                }
+            } else if !self.fresh() {
+                return;
+            }
+        }
+        self.stop = Stop::More;
+    }
+
+    /// Drops waiting entries from the front that cannot go now: not due yet, or not in memory. They are
+    /// asked for.
+    fn skip_unready(
+        &mut self,
+        waiting: &mut std::iter::Peekable<impl Iterator<Item = (Timestamp, Offset)>>,
+    ) {
+        while let Some(&(due, offset)) = waiting.peek() {
+            let entry = &self.cursor.open[&offset].entry;
+            let is_here = self.retry_message(offset, entry).is_some();
+            if !is_here {
+                self.want_retry(offset);
+            }
+            if due > self.now {
+                self.decision.notes.push(Note::Wake {
+                    at: due,
+                    group: self.group.row.id,
+                    lane: self.lane,
+                });
+            } else if is_here {
+                return;
+            }
+            waiting.next();
+        }
+    }
+
+    /// Message and last error of a waiting entry, if they are in memory.
+    fn retry_message(&self, offset: Offset, entry: &Entry) -> Option<(Arc<Message>, Text)> {
+        let cache = &self.shard.live.cache;
+        if let Some(staged) = cache.staged(self.cursor.start.generation, self.lane, offset) {
+            return Some((staged.message.clone(), staged.last_error.clone()));
+        }
+        let last_error = entry.error.text()?;
+        let message = cache.get(self.topic.row.id, self.lane, offset)?;
+        Some((message.clone(), last_error.into()))
+    }
+
+    fn want_retry(&mut self, offset: Offset) {
+        let want = Want::Retry {
+            topic: self.topic.row.id,
+            group: self.group.row.id,
+            generation: self.cursor.start.generation,
+            lane: self.lane,
+            offset,
+        };
+        let asked = self
+            .decision
+            .notes
+            .iter()
+            .filter(|note| matches!(note, Note::Loading(_)))
+            .count();
+        if asked < RETRY_READS_MAX && !self.shard.live.loading.contains(&want) {
+            self.decision.notes.push(Note::Loading(want));
+        }
+    }
+
+    /// Delivers a waiting entry again. Says whether the run goes on.
+    fn again(&mut self, offset: Offset) -> bool {
+        let entry = self.cursor.open[&offset].entry;
+        let (message, last_error) = self
+            .retry_message(offset, &entry)
+            .expect("what is not here was skipped");
+        if entry.is_past_deadline(self.now) && !self.topic.is_dlq() {
+            self.bury(offset, Some(&entry), &message, last_error);
+            return false;
+        }
+        let Some(consumer) = self.next_consumer(u64::from(entry.size)) else {
+            return false;
+        };
+        self.lease(offset, entry, consumer, message, last_error);
+        true
+    }
+
+    fn has_fresh(&self) -> bool {
+        self.next < self.topic.lane(self.lane).high
+            && self.has_room()
+            && self.message_ahead().is_some()
+    }
+
+    fn message_ahead(&self) -> Option<&Arc<Message>> {
+        self.shard
+            .live
+            .cache
+            .get(self.topic.row.id, self.lane, self.next)
+    }
+
+    /// Whether another entry may be opened.
+    fn has_room(&self) -> bool {
+        let opened = u64::from(self.opened);
+        let of_cursor = self.cursor.open.len() as u64 + opened;
+        let of_group = self.group.open + opened;
+        // No group takes more than half of what the others leave.
+        let others = self.shard.open_total - self.group.open;
+        of_cursor < u64::from(self.topic.settings.max_open)
+            && of_group < SHARD_OPEN_MAX.saturating_sub(others) / 2
+    }
+
+    /// Delivers, passes or buries the next fresh message. Says whether the run goes on.
+    fn fresh(&mut self) -> bool {
+        let (topic, lane) = (self.topic.row.id, self.lane);
+        if self.next >= self.topic.lane(lane).high || !self.has_room() {
+            return false;
+        }
+        let Some(message) = self.message_ahead().cloned() else {
+            let want = Want::Ahead {
+                topic,
+                lane,
+                from: self.next,
+            };
+            if !self.shard.live.loading.contains(&want) {
+                self.decision.notes.push(Note::Loading(want));
+            }
+            return false;
+        };
+        let offset = self.next;
+        if message
+            .for_group
+            .as_ref()
+            .is_some_and(|group| *group != self.group.row.name)
+        {
+            self.advance(&message);
+            return true;
+        }
+        let deadline = message.envelope.deadline.filter(|_| !self.topic.is_dlq());
+        if deadline.is_some_and(|deadline| deadline <= self.now) {
+            self.advance(&message);
+            self.bury(offset, None, &message, Text::default());
+            return false;
+        }
+        let Some(consumer) = self.next_consumer(message.size()) else {
+            return false;
+        };
+        let policy = message
+            .envelope
+            .retry_policy
+            .map(|p| p.over(&self.topic.settings.retry_policy));
+        let entry = Entry {
+            state: EntryState::Leased,
+            attempt: 0,
+            spent: 0,
+            returns: 0,
+            at: self.now,
+            lease_ms: 0,
+            owner: Default::default(),
+            size: message.size() as u32,
+            produced_at: message.produced_at,
+            first_at: self.now,
+            policy,
+            deadline,
+            error: LastError::None,
+            begun: 0,
+            unfinished: 0,
+        };
+        self.advance(&message);
+        self.opened += 1;
+        self.fresh_run = self.fresh_run.saturating_add(1);
+        self.lease(offset, entry, consumer, message, Text::default());
+        true
+    }
+
+    fn advance(&mut self, message: &Message) {
+        self.next += 1;
+        self.bytes += message.size();
+    }
+
+    /// One burial ends a run, so that its changes follow from the state as it is.
+    fn bury(
+        &mut self,
+        offset: Offset,
+        entry: Option<&Entry>,
+        message: &Arc<Message>,
+        last_error: Text,
+    ) {
+        let Run {
+            topic, group, lane, ..
+        } = *self;
+        let reason = DeathReason::Deadline;
+        let burial = Burial {
+            topic,
+            group,
+            lane,
+            offset,
+            entry,
+            reason,
+            last_error: None,
+        };
+        self.shard.bury_message(
+            self.now,
+            &burial,
+            message,
+            last_error,
+            &mut self.decision.changes,
+        );
+        self.stop = Stop::More;
+    }
+
+    /// The consumer whose turn it is and who has room for `size` bytes.
+    fn next_consumer(&mut self, size: u64) -> Option<ConsumerId> {
+        let ready = &self.group.ready;
+        for _ in 0..ready.len() {
+            let index = self.turns % ready.len();
+            let id = ready[index];
+            let consumer = &self.shard.live.consumers[&id];
+            let taken = &mut self.taken[index];
+            self.turns += 1;
+            if has_room_for(consumer, *taken, size) {
+                *taken = (taken.0 + 1, taken.1 + size);
+                return Some(id);
+            }
+        }
+        // Somebody's settle brings the group back.
+        self.stop = Stop::More;
+        None
+    }
+
+    fn lease(
+        &mut self,
+        offset: Offset,
+        before: Entry,
+        holder: ConsumerId,
+        message: Arc<Message>,
+        last_error: Text,
+    ) {
+        let consumer = &self.shard.live.consumers[&holder];
+        let entry = Entry {
+            state: EntryState::Leased,
+            attempt: before.attempt + 1,
+            spent: before.spent + 1,
+            at: self.now.after(u64::from(consumer.lease_ms)),
+            lease_ms: consumer.lease_ms,
+            owner: consumer.owner,
+            ..before
+        };
+        let (group, lane) = (self.group.row.id, self.lane);
+        let open = Change::Open {
+            group,
+            lane,
+            offset,
+            entry,
+            holder: Some(holder),
+        };
+        self.decision.changes.push(open);
+        self.given += 1;
+        let delivery = self.delivery(offset, &entry, message, last_error);
+        self.decision
+            .effects
+            .push(Effect::Deliver(holder, Box::new(delivery)));
+    }
+
+    fn delivery(
+        &self,
+        offset: Offset,
+        entry: &Entry,
+        message: Arc<Message>,
+        last_error: Text,
+    ) -> Delivery {
+        let (topic, group, lane) = (&self.topic.row, &self.group.row, self.lane);
+        let generation = self.cursor.start.generation;
+        let id = self.shard.message_id(topic.id, lane, offset);
+        let token = LeaseToken {
+            restore: id.restore,
+            namespace: topic.namespace.clone(),
+            shard: id.shard,
+            topic: topic.id,
+            lane,
+            offset,
+            group: group.id,
+            generation,
+            attempt: entry.attempt,
+            granted_at: self.now,
+        };
+        Delivery {
+            hold: Hold {
+                group: group.id,
+                lane,
+                generation,
+                offset,
+                attempt: entry.attempt,
+            },
+            token,
+            topic: topic.name.clone(),
+            group: group.name.clone(),
+            id,
+            spent: entry.spent,
+            lease_ms: entry.lease_ms,
+            expires_at: entry.at,
+            last_error,
+            message,
+        }
+    }
+
+    fn decision(self) -> Decision {
+        let Run {
+            group,
+            lane,
+            mut decision,
+            ..
+        } = self;
+        let id: GroupId = group.row.id;
+        if self.next != self.cursor.next {
+            let moved = Change::Cursor {
+                group: id,
+                lane,
+                next: self.next,
+                bytes: self.bytes,
+            };
+            decision.changes.push(moved);
+            let (topic, offset) = (self.topic.row.id, self.cursor.next);
+            decision.notes.push(Note::Used {
+                topic,
+                lane,
+                offset,
+            });
+        }
+        decision.notes.push(Note::Turned {
+            group: id,
+            turns: self.turns,
+        });
+        let more = self.stop == Stop::More;
+        decision.notes.push(Note::Visited {
+            group: id,
+            lane,
+            more,
+            fresh: self.fresh_run,
+        });
+        if more && decision.changes.is_empty() {
+            decision.notes.push(Note::Idle(id));
+        }
+        decision.notes.push(Note::Rotor(id));
+        decision
+    }
+}
+
+fn has_room_for(consumer: &Consumer, taken: (u32, u64), size: u64) -> bool {
+    let held = consumer.held + taken.0;
+    let bytes = consumer.held_bytes + taken.1 + size;
+    held < consumer.credit && (held == 0 || bytes <= consumer.credit_bytes)
+}

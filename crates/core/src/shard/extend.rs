@@ -1,0 +1,44 @@
+//! More time for a delivery.
+
+use crate::change::{Decision, Entry};
+use crate::command::{Extend, Rejection, Reply, Stale};
+use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
+use crate::pipeline::found::Found;
+use crate::shard::settle::{Standing, open, over};
+use crate::shard::{Decided, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// The lease now ends `lease_ms` from now; it may become shorter.
+    pub(super) fn extend(&self, now: Timestamp, extend: &Extend, found: &Found<'_>) -> Decided {
+        if let Some(lease_ms) = extend.lease_ms {
+            check_lease(lease_ms)?;
+        }
+        let held = match self.standing(now, &extend.claim, found)? {
+            Standing::Leased(held) => held,
+            Standing::Expired(_) | Standing::GivenUp(_) => {
+                return Err(over(Stale::Waiting, &extend.claim).into());
+            }
+            Standing::Acked => return Err(over(Stale::Settled, &extend.claim).into()),
+            Standing::Buried => return Err(over(Stale::Dead, &extend.claim).into()),
+            Standing::Over(rejection) => return Err(rejection.into()),
+        };
+        let lease_ms = extend.lease_ms.unwrap_or(u64::from(held.entry.lease_ms));
+        let until = now.after(lease_ms);
+        let change = open(
+            &held,
+            Entry {
+                at: until,
+                ..*held.entry
+            },
+        );
+        Ok(Decision::reply(Reply::Extended { until }).with(change))
+    }
+}
+
+pub(super) fn check_lease(lease_ms: u64) -> Result<(), Rejection> {
+    match (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
+        true => Ok(()),
+        false => Err(Rejection::invalid("lease_ms", "is 250 to 43200000")),
+    }
+}

@@ -1,0 +1,64 @@
+//! The durable part of a shard, to be compared: after a recovery it must be what it was.
+
+use std::collections::BTreeMap;
+
+use crate::change::{Entry, Garbage, GroupRow, LaneState, TopicRow};
+use crate::id::{GroupId, Lane, Offset, OwnerId, Text, TopicId};
+use crate::row::MarkKind;
+use crate::shard::Shard;
+
+/// Everything about a shard that rows must bring back.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Image {
+    ids: u64,
+    topics: BTreeMap<TopicId, (TopicRow, Vec<LaneState>)>,
+    groups: BTreeMap<GroupId, GroupRow>,
+    cursors: BTreeMap<(GroupId, Lane), CursorImage>,
+    owners: BTreeMap<OwnerId, Text>,
+    marks: BTreeMap<(MarkKind, u64), u64>,
+    garbage: BTreeMap<u64, Garbage>,
+}
+
+/// `next`, bytes there, and what is open.
+type CursorImage = (Offset, u64, BTreeMap<Offset, Entry>);
+
+impl Shard {
+    /// The durable part.
+    pub fn image(&self) -> Image {
+        let cursors = self.groups.iter().flat_map(|(id, group)| {
+            group.cursors.iter().enumerate().map(|(index, cursor)| {
+                let open = cursor
+                    .open
+                    .iter()
+                    .map(|(offset, open)| (*offset, open.entry))
+                    .collect();
+                (
+                    (*id, Lane::of(index as u32)),
+                    (cursor.next, cursor.bytes, open),
+                )
+            })
+        });
+        Image {
+            ids: self.ids,
+            topics: self
+                .topics
+                .iter()
+                .map(|(id, topic)| (*id, (topic.row.clone(), topic.lanes.clone())))
+                .collect(),
+            groups: self
+                .groups
+                .iter()
+                .map(|(id, group)| (*id, group.row.clone()))
+                .collect(),
+            cursors: cursors.collect(),
+            owners: self
+                .owners
+                .by_id
+                .iter()
+                .map(|(id, owner)| (*id, owner.name.clone()))
+                .collect(),
+            marks: self.marks.clone(),
+            garbage: self.garbage.clone(),
+        }
+    }
+}

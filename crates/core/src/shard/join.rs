@@ -1,0 +1,84 @@
+//! Consumers come and go.
+
+use crate::change::{Change, Decision, Note};
+use crate::command::{Join, Missing, Rejection, Reply};
+use crate::id::{ConsumerId, OwnerId};
+use crate::limits::{CREDIT_MAX, OWNER_BYTES_MAX};
+use crate::settings::Groups;
+use crate::shard::extend::check_lease;
+use crate::shard::{Decided, Shard, done};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// Takes a consumer in, and makes its group where the topic allows that.
+    pub(super) fn join(&self, now: Timestamp, join: &Join) -> Decided {
+        check_owner(&join.owner)?;
+        if !(1..=CREDIT_MAX).contains(&join.credit) {
+            return Err(Rejection::invalid("credit", "is 1 to 10000").into());
+        }
+        let topic = self.topic_named(&join.name.topic)?;
+        let lease_ms = join.lease_ms.unwrap_or(topic.settings.lease_ms);
+        check_lease(lease_ms)?;
+
+        let mut changes = Vec::new();
+        let mut ids = self.ids;
+        let group = match topic.groups.get(&join.name.group) {
+            Some(group) => *group,
+            None if topic.settings.groups == Groups::Declared => {
+                return Err(Rejection::NotFound(Missing::Group).into());
+            }
+            None => {
+                let (row, _) = self.new_group(now, topic, &join.name, join.start)?;
+                ids += 2;
+                let group = row.id;
+                changes.push(Change::Group(row));
+                group
+            }
+        };
+        let owner = match self.owners.by_name.get(&join.owner) {
+            Some(owner) => *owner,
+            None => {
+                let owner = OwnerId(ids);
+                ids += 1;
+                changes.push(Change::Owner {
+                    owner,
+                    name: join.owner.clone(),
+                });
+                owner
+            }
+        };
+        if ids != self.ids {
+            changes.push(Change::Ids(ids));
+        }
+        let joined = Note::Joined {
+            consumer: join.consumer,
+            group,
+            owner,
+            lease_ms: lease_ms as u32,
+            credit: join.credit,
+            credit_bytes: join.credit_bytes,
+        };
+        let reply = Reply::Joined { group };
+        Ok(Decision {
+            reply,
+            changes,
+            notes: vec![joined],
+            effects: Vec::new(),
+        })
+    }
+
+    pub(super) fn leave(&self, consumer: ConsumerId) -> Decision {
+        Decision {
+            notes: vec![Note::Left(consumer)],
+            ..done()
+        }
+    }
+}
+
+fn check_owner(owner: &str) -> Result<(), Rejection> {
+    let fits = (1..=OWNER_BYTES_MAX).contains(&owner.len()) && !owner.chars().any(char::is_control);
+    match fits {
+        true => Ok(()),
+        false => Err(Rejection::invalid("owner", "is 1 to 255 printable bytes")),
+    }
+}

@@ -1,0 +1,52 @@
+//! A lease whose time has run out.
+
+use crate::change::{Entry, EntryState, LastError};
+use crate::command::Hold;
+use crate::message::DeathReason;
+use crate::pipeline::found::Found;
+use crate::shard::backoff::backoff_ms;
+use crate::shard::bury::Burial;
+use crate::shard::settle::open;
+use crate::shard::{Decided, Shard, done};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// Counts like a failure. `hold` names the attempt: by now it may be over or renewed.
+    pub(super) fn lapse(&self, now: Timestamp, hold: &Hold, found: &Found<'_>) -> Decided {
+        let Some(held) = self
+            .held(hold)
+            .filter(|held| self.effective_end(held.entry) <= now)
+        else {
+            return Ok(done());
+        };
+        let entry = held.entry;
+        let policy = entry.policy(&held.topic.settings);
+        if !held.topic.is_dlq() {
+            let reason = match entry.is_past_deadline(now) {
+                true => Some(DeathReason::Deadline),
+                false => policy
+                    .is_exhausted_by(entry.spent)
+                    .then_some(DeathReason::Exhausted),
+            };
+            if let Some(reason) = reason {
+                let last_error = Some("ack_timeout".into());
+                return self.bury(now, &Burial::of(&held, reason, last_error), found);
+            }
+        }
+        let wait_ms = match held.topic.is_dlq() {
+            true => policy.max_backoff_ms,
+            false => backoff_ms(policy, self.message_id_of(&held), entry.spent),
+        };
+        let waiting = Entry {
+            state: EntryState::Expired,
+            returns: 0,
+            at: now.after(wait_ms),
+            error: LastError::Timeout,
+            ..*entry
+        };
+        let mut decision = done();
+        super::settle::forget_note(&held, &mut decision.changes);
+        decision.changes.push(open(&held, waiting));
+        Ok(decision)
+    }
+}

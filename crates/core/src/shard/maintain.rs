@@ -1,0 +1,110 @@
+//! Chores nobody asks for: retention, expired records, garbage, names nobody has. Each bounded a
+//! commit.
+
+use crate::change::{Change, Decision, Garbage, Note, Sweep};
+use crate::id::{Lane, Offset};
+use crate::limits::{OWNERS_FORGOTTEN_MAX, TRIM_OFFSETS_MAX};
+use crate::shard::{Shard, done};
+use crate::time::Timestamp;
+
+/// Lanes whose retention one commit looks at.
+const LANES_MAX: usize = 8;
+/// Pieces of garbage one commit works on.
+const GARBAGE_MAX: usize = 4;
+
+impl Shard {
+    /// What is due of all that.
+    pub(crate) fn maintain(&self, now: Timestamp) -> Decision {
+        let mut decision = done();
+        let changes = &mut decision.changes;
+        let due = self
+            .live
+            .chores_due
+            .iter()
+            .take_while(|(at, ..)| *at <= now)
+            .take(LANES_MAX);
+        let mut notes: Vec<Note> = Vec::new();
+        for &(_, topic, lane) in due {
+            let (retained, chore) = self.retain(now, topic, lane);
+            changes.extend(retained);
+            notes.push(chore);
+        }
+        self.expire(now, changes);
+        for (id, garbage) in self.garbage.iter().take(GARBAGE_MAX) {
+            sweep(*id, garbage, changes);
+        }
+        let unused = self.owners.unused.iter().take(OWNERS_FORGOTTEN_MAX);
+        changes.extend(unused.map(|owner| Change::OwnerGone(*owner)));
+        decision.notes = notes;
+        decision
+    }
+
+    /// Whether [`Shard::maintain`] has anything to do at `now`.
+    pub(crate) fn has_chores(&self, now: Timestamp) -> bool {
+        !self.garbage.is_empty()
+            || !self.owners.unused.is_empty()
+            || self
+                .live
+                .chores_due
+                .first()
+                .is_some_and(|(at, ..)| *at <= now)
+            || self.next_expiry().is_some_and(|at| at <= now)
+    }
+}
+
+/// One bounded step through what is gone.
+fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
+    let step = |lanes: &[(Lane, Offset, Offset)]| {
+        let (lane, from, to) = *lanes.first()?;
+        let end = to.min(from + TRIM_OFFSETS_MAX);
+        let mut left = lanes.to_vec();
+        match end < to {
+            true => left[0].1 = end,
+            false => drop(left.remove(0)),
+        }
+        Some((lane, from, end, end == to, left))
+    };
+    match garbage {
+        Garbage::Topic { topic, lanes } => {
+            let topic = *topic;
+            let Some((lane, from, to, is_last, lanes)) = step(lanes) else {
+                changes.push(Change::Sweep(Sweep::Dead { topic }));
+                changes.push(Change::GarbageGone(id));
+                return;
+            };
+            changes.push(Change::Sweep(Sweep::Pages {
+                topic,
+                lane,
+                from,
+                to,
+            }));
+            if is_last {
+                changes.push(Change::Sweep(Sweep::Lane { topic, lane }));
+            }
+            changes.push(Change::Garbage {
+                id,
+                garbage: Garbage::Topic { topic, lanes },
+            });
+        }
+        Garbage::Cursor { generation, lanes } => {
+            let generation = *generation;
+            let Some((lane, from, to, is_last, lanes)) = step(lanes) else {
+                changes.push(Change::GarbageGone(id));
+                return;
+            };
+            changes.push(Change::Sweep(Sweep::Blocks {
+                generation,
+                lane,
+                from,
+                to,
+            }));
+            if is_last {
+                changes.push(Change::Sweep(Sweep::Cursor { generation, lane }));
+            }
+            changes.push(Change::Garbage {
+                id,
+                garbage: Garbage::Cursor { generation, lanes },
+            });
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! One shard: the unit of order, ownership, commit and recovery.
+//!
+//! # Invariants
+//!
+//! 1. Deciding takes `&self`; state changes only by absorbing what was decided.
+//! 2. A shard rebuilt from its rows equals the shard that wrote them, but for what is volatile.
+//! 3. Below a cursor's `next` everything that is not open is settled.
+//! 4. An attempt number of an entry is given out once.
+//! 5. Numbers from the counter are given out once.
+//!
+//! It does not know: storage, time, chance, other shards, HTTP.
+
+mod absorb;
+mod backlog;
+mod backoff;
+mod bury;
+mod cache;
+mod dedupe;
+mod delete;
+mod dispatch;
+mod expiry;
+mod extend;
+mod group;
+mod image;
+mod join;
+mod lapse;
+mod maintain;
+mod partition;
+mod pause;
+mod produce;
+mod redrive;
+mod retention;
+mod seek;
+mod settle;
+mod state;
+mod tombstone;
+mod topic;
+mod view;
+mod violation;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::change::{Change, Decision, Garbage, Reads, Want};
+use crate::command::{Command, Hold, Missing, Rejection, Reply, TopicName};
+use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, TopicId};
+use crate::limits::LAPSE_MAX;
+use crate::pipeline::found::{Found, Loaded};
+use crate::row::MarkKind;
+use crate::settings::Settings;
+use crate::time::Timestamp;
+
+pub use image::Image;
+
+pub(crate) use cache::Staged;
+pub(crate) use state::{Cursor, Group, Open, Topic};
+
+use state::{Live, Owners};
+
+/// What a shard is told when it is made.
+#[derive(Debug, Clone)]
+pub struct ShardConfig {
+    /// Its number.
+    pub shard: ShardId,
+    /// Restore generation of the storage.
+    pub restore: u32,
+    /// Settings of topics that change nothing.
+    pub defaults: Settings,
+    /// Largest value.
+    pub value_bytes_max: usize,
+}
+
+impl Default for ShardConfig {
+    fn default() -> ShardConfig {
+        ShardConfig {
+            shard: ShardId(0),
+            restore: 0,
+            defaults: Settings::default(),
+            value_bytes_max: crate::limits::VALUE_BYTES_DEFAULT,
+        }
+    }
+}
+
+/// Why a command was not decided to be done.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Refusal {
+    /// It is refused. The caller is told when the batch is durable.
+    Rejected(Rejection),
+    /// Rows are missing. Nothing has changed; it is decided again when they are there.
+    Needs(Reads),
+}
+
+impl From<Rejection> for Refusal {
+    fn from(rejection: Rejection) -> Refusal {
+        Refusal::Rejected(rejection)
+    }
+}
+
+impl From<Reads> for Refusal {
+    fn from(reads: Reads) -> Refusal {
+        Refusal::Needs(reads)
+    }
+}
+
+/// What deciding a command comes to.
+pub(crate) type Decided = Result<Decision, Refusal>;
+
+/// A shard.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    pub(crate) config: ShardConfig,
+    /// The counter's next number.
+    pub(crate) ids: u64,
+    /// The time of the last step.
+    pub(crate) now: Timestamp,
+    pub(crate) topics: BTreeMap<TopicId, Topic>,
+    pub(crate) groups: BTreeMap<GroupId, Group>,
+    pub(crate) owners: Owners,
+    pub(crate) marks: BTreeMap<(MarkKind, u64), u64>,
+    pub(crate) garbage: BTreeMap<u64, Garbage>,
+    /// Derived: topics by name.
+    names: BTreeMap<TopicName, TopicId>,
+    /// Derived: where the dead letters of a topic are.
+    dlq_of: BTreeMap<TopicId, TopicId>,
+    /// Derived: leases by their end.
+    leases: BTreeSet<(Timestamp, GroupId, Lane, Offset)>,
+    /// Derived: open entries of all groups.
+    open_total: u64,
+    live: Live,
+}
+
+impl Shard {
+    /// A shard without anything in it.
+    pub(crate) fn empty(config: ShardConfig) -> Shard {
+        Shard {
+            config,
+            ids: 1,
+            now: Timestamp(0),
+            topics: BTreeMap::new(),
+            groups: BTreeMap::new(),
+            owners: Owners::default(),
+            marks: BTreeMap::new(),
+            garbage: BTreeMap::new(),
+            names: BTreeMap::new(),
+            dlq_of: BTreeMap::new(),
+            leases: BTreeSet::new(),
+            open_total: 0,
+            live: Live::default(),
+        }
+    }
+
+    /// Rows that deciding `command` will ask for, as far as can be told cheaply.
+    pub(crate) fn reads(&self, command: &Command) -> Reads {
+        match command {
+            Command::Produce(produce) => self.produce_reads(produce),
+            Command::Redrive(redrive) => self.redrive_reads(redrive),
+            Command::Ack(claim) => self.settle_reads(claim),
+            Command::CreateTopic(_)
+            | Command::DeleteTopic(_)
+            | Command::CreateGroup(..)
+            | Command::DeleteGroup(_)
+            | Command::Pause(_)
+            | Command::Resume(_)
+            | Command::Seek(_)
+            | Command::Join(_)
+            | Command::Leave(_)
+            | Command::Nack(_)
+            | Command::Extend(_)
+            | Command::GiveBack(_)
+            | Command::Lapse(_)
+            | Command::ViewTopic(_)
+            | Command::ViewGroup(_) => Vec::new(),
+        }
+    }
+
+    /// Decides a command and makes it true here. What it decided is shown to nobody before the batch
+    /// it belongs to is durable.
+    pub(crate) fn step(&mut self, now: Timestamp, command: &Command, found: &Found<'_>) -> Decided {
+        let decision = self.decide(now, command, found)?;
+        self.take(now, &decision);
+        Ok(decision)
+    }
+
+    /// Makes a decision true.
+    pub(crate) fn take(&mut self, now: Timestamp, decision: &Decision) {
+        self.now = now;
+        for change in &decision.changes {
+            self.absorb(change);
+        }
+        for note in &decision.notes {
+            self.note(note);
+        }
+    }
+
+    fn decide(&self, now: Timestamp, command: &Command, found: &Found<'_>) -> Decided {
+        match command {
+            Command::CreateTopic(create) => self.create_topic(now, create),
+            Command::DeleteTopic(name) => self.delete_topic(name),
+            Command::CreateGroup(name, start) => self.create_group(now, name, *start),
+            Command::DeleteGroup(name) => self.delete_group(name),
+            Command::Pause(pause) => self.pause(now, pause),
+            Command::Resume(name) => self.resume(name),
+            Command::Seek(seek) => self.seek(seek),
+            Command::Produce(produce) => self.produce(now, produce, found),
+            Command::Join(join) => self.join(now, join),
+            Command::Leave(consumer) => Ok(self.leave(*consumer)),
+            Command::Ack(claim) => self.ack(now, claim, found),
+            Command::Nack(nack) => self.nack(now, nack, found),
+            Command::Extend(extend) => self.extend(now, extend, found),
+            Command::GiveBack(hold) => Ok(self.give_back(now, hold)),
+            Command::Lapse(hold) => self.lapse(now, hold, found),
+            Command::Redrive(redrive) => self.redrive(now, redrive, found),
+            Command::ViewTopic(name) => self.view_topic(name),
+            Command::ViewGroup(name) => self.view_group(now, name),
+        }
+    }
+
+    /// Leases that have run out by `horizon`: the time up to which everything decided is durable, so
+    /// that no lease runs out while its own commit waits.
+    pub(crate) fn lapsed(&self, horizon: Timestamp) -> impl Iterator<Item = Hold> + '_ {
+        let due = self
+            .leases
+            .iter()
+            .take_while(move |(end, ..)| *end <= horizon);
+        due.take(LAPSE_MAX).map(|&(_, group, lane, offset)| {
+            let cursor = self.groups[&group].cursor(lane);
+            let attempt = cursor.open[&offset].entry.attempt;
+            Hold {
+                group,
+                lane,
+                generation: cursor.start.generation,
+                offset,
+                attempt,
+            }
+        })
+    }
+
+    /// When something will have to be done without anybody asking for it.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        if !self.live.active.is_empty() || !self.garbage.is_empty() {
+            return Some(self.now);
+        }
+        let lease = self.leases.first().map(|lease| lease.0);
+        let wakeup = self.live.wakeups.first().map(|wakeup| wakeup.0);
+        let chore = self.live.chores_due.first().map(|chore| chore.0);
+        [lease, wakeup, chore, self.next_expiry()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Looks at what has become due since the last step.
+    pub(crate) fn wake(&mut self, now: Timestamp) {
+        while let Some(&(at, group, lane)) = self.live.wakeups.first() {
+            if at > now {
+                break;
+            }
+            self.live.wakeups.pop_first();
+            if let Some(of) = self.groups.get_mut(&group)
+                && lane.index() < of.cursors.len()
+            {
+                of.work.insert(lane);
+                self.activate(group);
+            }
+        }
+    }
+
+    /// Rows that dispatch asked for are here.
+    pub(crate) fn supply(&mut self, want: &Want, loaded: Loaded) {
+        match (want, loaded) {
+            (Want::Ahead { topic, lane, from }, Loaded::Pages(pages)) => {
+                let mut expected = *from;
+                let is_there = self.topics.contains_key(topic);
+                for page in pages.into_iter().filter(|_| is_there) {
+                    let end = page.base + page.messages.len() as u64;
+                    if page.base > expected {
+                        // What lies between was more than one read brings.
+                        break;
+                    }
+                    if expected < end {
+                        let wanted = page.messages[(expected - page.base) as usize..].to_vec();
+                        self.live.cache.insert(*topic, *lane, expected, wanted);
+                        expected = end;
+                    }
+                }
+                assert!(
+                    !is_there || expected > *from,
+                    "message {from} of lane {lane} is missing"
+                );
+            }
+            (
+                Want::Retry {
+                    generation,
+                    lane,
+                    offset,
+                    ..
+                },
+                Loaded::Retry {
+                    message,
+                    last_error,
+                },
+            ) => {
+                self.live.cache.stage(
+                    *generation,
+                    *lane,
+                    *offset,
+                    Staged {
+                        message,
+                        last_error,
+                    },
+                );
+            }
+            (Want::Ahead { .. } | Want::Retry { .. }, Loaded::Nothing) => {}
+            (Want::Ahead { .. }, Loaded::Retry { .. }) | (Want::Retry { .. }, Loaded::Pages(_)) => {
+                unreachable!("a read is answered in its own kind")
+            }
+        }
+        self.loaded(want);
+    }
+
+    /// The entry that a wanted retry is for, if it still waits.
+    fn wanted(&self, want: &Want) -> Option<&Open> {
+        let Want::Retry {
+            group,
+            generation,
+            lane,
+            offset,
+            ..
+        } = want
+        else {
+            return None;
+        };
+        let cursor = self.groups.get(group)?.cursor(*lane);
+        let open = cursor.open.get(offset)?;
+        (cursor.start.generation == *generation && !open.entry.is_leased()).then_some(open)
+    }
+
+    pub(crate) fn is_waiting(&self, want: &Want) -> bool {
+        self.wanted(want).is_some()
+    }
+
+    /// The last error of a wanted retry; None: it is in a row.
+    pub(crate) fn plain_error(&self, want: &Want) -> Option<&'static str> {
+        self.wanted(want)?.entry.error.text()
+    }
+
+    /// Whether something will come of a batch at `now` that nobody asked for.
+    pub(crate) fn is_due(&self, now: Timestamp) -> bool {
+        !self.live.active.is_empty()
+            || self.has_chores(now)
+            || self.live.wakeups.first().is_some_and(|(at, ..)| *at <= now)
+    }
+
+    /// Starts the life of this copy: no lease runs out before its grace.
+    pub(crate) fn recovered(&mut self, now: Timestamp) {
+        self.live.recovered_at = now;
+        self.now = now;
+        let leases = std::mem::take(&mut self.leases);
+        for (_, group, lane, offset) in leases {
+            let entry = self.groups[&group].cursor(lane).open[&offset].entry;
+            self.leases
+                .insert((self.effective_end(&entry), group, lane, offset));
+        }
+        let lanes: Vec<_> = self
+            .topics
+            .values()
+            .flat_map(|topic| (0..topic.row.partitions).map(|p| (topic.row.id, Lane::of(p))))
+            .filter(|(topic, lane)| self.has_settled(*topic, *lane))
+            .collect();
+        for (topic, lane) in lanes {
+            self.plan_chore(topic, lane);
+        }
+    }
+
+    pub(crate) fn message_id(&self, topic: TopicId, lane: Lane, offset: Offset) -> MessageId {
+        MessageId {
+            restore: self.config.restore,
+            shard: self.config.shard,
+            topic,
+            lane,
+            offset,
+        }
+    }
+
+    pub(crate) fn topic_named(&self, name: &TopicName) -> Result<&Topic, Rejection> {
+        let id = self
+            .names
+            .get(name)
+            .ok_or(Rejection::NotFound(Missing::Topic))?;
+        Ok(&self.topics[id])
+    }
+
+    pub(crate) fn group_named(
+        &self,
+        name: &crate::command::GroupName,
+    ) -> Result<(&Topic, &Group), Rejection> {
+        let topic = self.topic_named(&name.topic)?;
+        let id = topic
+            .groups
+            .get(&name.group)
+            .ok_or(Rejection::NotFound(Missing::Group))?;
+        Ok((topic, &self.groups[id]))
+    }
+
+    /// Bytes of messages in memory.
+    pub fn cached_bytes(&self) -> usize {
+        self.live.cache.bytes()
+    }
+
+    /// `topic/group`, for people.
+    pub fn group_label(&self, id: GroupId) -> String {
+        match self.groups.get(&id) {
+            Some(group) => format!(
+                "{}/{}",
+                self.topics[&group.row.topic].row.name, group.row.name
+            ),
+            None => format!("group {id}"),
+        }
+    }
+
+    /// Open entries of all groups.
+    pub fn open_entries(&self) -> u64 {
+        self.open_total
+    }
+}
+
+/// A decision that changes nothing and says so.
+pub(crate) fn done() -> Decision {
+    Decision::reply(Reply::Done)
+}
+
+pub(crate) fn close(group: &Group, lane: Lane, offset: Offset, end: crate::change::End) -> Change {
+    Change::Close {
+        group: group.row.id,
+        lane,
+        offset,
+        end,
+    }
+}

@@ -1,0 +1,210 @@
+//! Storing a message.
+
+use std::sync::Arc;
+
+use crate::change::{Change, Decision, Note, Reads};
+use crate::command::{Produce, Rejection, Reply, TopicName};
+use crate::id::Lane;
+use crate::limits::{
+    ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX,
+    TENANT_BYTES_MAX,
+};
+use crate::message::{Envelope, Message, Receipt};
+use crate::pipeline::found::Found;
+use crate::settings::Keyless;
+use crate::shard::dedupe::Keyed;
+use crate::shard::{Decided, Shard, Topic, partition};
+use crate::time::Timestamp;
+
+impl Shard {
+    pub(super) fn produce_reads(&self, produce: &Produce) -> Reads {
+        let topic = self.topic_named(&produce.topic).ok();
+        let keyed = topic.and_then(|topic| Keyed::of(topic.row.id, &produce.envelope));
+        keyed.map(|keyed| keyed.reads()).unwrap_or_default()
+    }
+
+    /// The order of the checks is part of the contract: a repeat of a done key is answered from its
+    /// record even when the deadline has passed or the topic is full.
+    pub(super) fn produce(&self, now: Timestamp, produce: &Produce, found: &Found<'_>) -> Decided {
+        check_syntax(produce)?;
+        let requested = self.topic_named(&produce.topic)?;
+        let keyed = Keyed::of(requested.row.id, &produce.envelope);
+        if let Some(keyed) = &keyed
+            && let Some(receipt) = keyed.taken(now, produce, found)?
+        {
+            return Ok(Decision::reply(Reply::Produced(receipt)));
+        }
+        let topic = self.final_topic(produce, requested)?;
+        let (partition, turn) = choose_partition(produce, topic)?;
+        if produce
+            .envelope
+            .deadline
+            .is_some_and(|deadline| deadline <= now)
+        {
+            return Err(Rejection::DeadlinePassed.into());
+        }
+        self.check_size(produce)?;
+        let lane = Lane::of(partition);
+        let size = (produce.key.len() + produce.value.len()) as u64;
+        self.check_room(topic, lane, size)?;
+
+        let offset = topic.lane(lane).high;
+        let receipt = Receipt {
+            id: self.message_id(topic.row.id, lane, offset),
+            final_topic: (topic.row.id != requested.row.id).then(|| topic.row.name.clone()),
+            partition,
+            offset,
+            deduplicated: false,
+        };
+        let mut decision = Decision::reply(Reply::Produced(receipt.clone()));
+        if let Some(keyed) = &keyed {
+            self.take_key(
+                now,
+                keyed,
+                requested,
+                produce,
+                &receipt,
+                &mut decision.changes,
+            );
+        }
+        let message = Arc::new(message(now, produce));
+        decision.changes.push(Change::Message {
+            topic: topic.row.id,
+            lane,
+            offset,
+            message,
+        });
+        decision.notes.extend(turn.map(|turn| Note::KeylessTurn {
+            topic: topic.row.id,
+            turn,
+        }));
+        Ok(decision)
+    }
+
+    /// Router, then envelope, then as requested.
+    fn final_topic(&self, produce: &Produce, requested: &Topic) -> Result<&Topic, Rejection> {
+        let routed = produce
+            .routing
+            .as_ref()
+            .and_then(|routing| routing.target_topic.as_ref());
+        let target = routed.or(produce.envelope.target_topic.as_ref());
+        let name = TopicName {
+            namespace: requested.row.namespace.clone(),
+            topic: target.unwrap_or(&requested.row.name).clone(),
+        };
+        self.topic_named(&name)
+    }
+
+    fn check_size(&self, produce: &Produce) -> Result<(), Rejection> {
+        let envelope_texts = texts(&produce.envelope);
+        let envelope_bytes = envelope_texts
+            .iter()
+            .map(|(_, text)| text.len())
+            .sum::<usize>();
+        let sizes = [
+            ("key", produce.key.len(), KEY_BYTES_MAX),
+            ("value", produce.value.len(), self.config.value_bytes_max),
+            ("envelope", envelope_bytes, ENVELOPE_BYTES_MAX),
+        ];
+        let texts = envelope_texts
+            .into_iter()
+            .map(|(field, text)| (field, text.len(), ENVELOPE_TEXT_BYTES_MAX));
+        for (field, size, limit) in sizes.into_iter().chain(texts) {
+            if size > limit {
+                return Err(Rejection::TooLarge {
+                    field,
+                    limit: limit as u64,
+                    size: size as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn message(now: Timestamp, produce: &Produce) -> Message {
+    Message {
+        produced_at: now,
+        key: produce.key.clone(),
+        value: produce.value.clone(),
+        envelope: produce.envelope.clone(),
+        routing: produce.routing.clone(),
+        trace: produce.trace.clone(),
+        origin: None,
+        redriven: 0,
+        for_group: None,
+        death: None,
+    }
+}
+
+fn texts(envelope: &Envelope) -> Vec<(&'static str, &str)> {
+    [
+        ("run_id", &envelope.run_id),
+        ("step_id", &envelope.step_id),
+        ("parent_step_id", &envelope.parent_step_id),
+        ("tenant_id", &envelope.tenant_id),
+        ("idempotency_key", &envelope.idempotency_key),
+        ("target_topic", &envelope.target_topic),
+    ]
+    .into_iter()
+    .filter_map(|(field, text)| Some((field, &**text.as_ref()?)))
+    .collect()
+}
+
+fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
+    if produce.value.is_empty() {
+        return Err(Rejection::invalid("value", "is empty"));
+    }
+    let envelope = &produce.envelope;
+    if let Some(key) = &envelope.idempotency_key
+        && (key.is_empty()
+            || key.len() > IDEMPOTENCY_KEY_BYTES_MAX
+            || key.chars().any(char::is_control))
+    {
+        return Err(Rejection::invalid(
+            "idempotency_key",
+            "is 1 to 255 bytes without control characters",
+        ));
+    }
+    if envelope
+        .tenant_id
+        .as_ref()
+        .is_some_and(|tenant| tenant.len() > TENANT_BYTES_MAX)
+    {
+        return Err(Rejection::invalid("tenant_id", "has more than 255 bytes"));
+    }
+    match &envelope.retry_policy {
+        Some(policy) => policy
+            .over(&crate::settings::Settings::default().retry_policy)
+            .check(),
+        None => Ok(()),
+    }
+}
+
+/// The partition, and whose turn is next if it was chosen by turns.
+fn choose_partition(produce: &Produce, topic: &Topic) -> Result<(u32, Option<u32>), Rejection> {
+    let partitions = topic.row.partitions;
+    let routed = produce
+        .routing
+        .as_ref()
+        .and_then(|routing| routing.partition_override);
+    if let Some(partition) = routed.or(produce.envelope.partition_override) {
+        return match partition < partitions {
+            true => Ok((partition, None)),
+            false => Err(Rejection::invalid(
+                "partition_override",
+                format!("there are {partitions} partitions"),
+            )),
+        };
+    }
+    if !produce.key.is_empty() {
+        return Ok((partition::of_key(&produce.key, partitions), None));
+    }
+    match topic.settings.keyless {
+        Keyless::Partition0 => Ok((0, None)),
+        Keyless::RoundRobin => Ok((
+            topic.keyless_turn % partitions,
+            Some((topic.keyless_turn + 1) % partitions),
+        )),
+    }
+}

@@ -1,0 +1,106 @@
+//! Bringing a dead letter back to the group it died in.
+
+use std::sync::Arc;
+
+use crate::change::{Change, DeadRow, Decision, LaneState, Lookup, Reads, Redriven};
+use crate::command::{Missing, Redrive, Rejection, Reply};
+use crate::id::TopicId;
+use crate::message::{DeathReason, Message};
+use crate::pack;
+use crate::pipeline::found::Found;
+use crate::row::Key;
+use crate::shard::{Decided, Refusal, Shard, Topic, done};
+use crate::time::Timestamp;
+
+impl Shard {
+    pub(super) fn redrive_reads(&self, redrive: &Redrive) -> Reads {
+        let id = redrive.id;
+        match self.dead_letters(redrive) {
+            Ok((_, topic)) => vec![Lookup::Message {
+                topic,
+                lane: id.lane,
+                offset: id.offset,
+            }],
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// The source topic and its dead-letter topic, if `redrive` names a place there.
+    fn dead_letters(&self, redrive: &Redrive) -> Result<(&Topic, TopicId), Rejection> {
+        let source = self.topic_named(&redrive.topic)?;
+        let id = redrive.id;
+        let dlq = source.dlq.filter(|dlq| {
+            *dlq == id.topic
+                && id.lane.0 < source.row.partitions
+                && id.offset < self.topics[dlq].lane(id.lane).high
+        });
+        Ok((source, dlq.ok_or(Rejection::NotFound(Missing::Message))?))
+    }
+
+    /// To the end of its partition, to its group only, with attempts from 1, under its old identity.
+    pub(super) fn redrive(&self, now: Timestamp, redrive: &Redrive, found: &Found<'_>) -> Decided {
+        let (source, dlq) = self.dead_letters(redrive)?;
+        let lane = redrive.id.lane;
+        let dead = found.message(dlq, lane, redrive.id.offset)?;
+        let death = dead
+            .death
+            .as_ref()
+            .ok_or(Rejection::NotFound(Missing::Message))?;
+        let listed = found.row(Key::Dead {
+            topic: dlq,
+            seq: death.seq,
+        })?;
+        let listed: DeadRow = pack::dead_row(listed.ok_or(Rejection::NotFound(Missing::Message))?);
+        if let Some(before) = &listed.redriven {
+            return Ok(Decision::reply(Reply::Redriven {
+                new: before.new,
+                already: true,
+            }));
+        }
+        if !source.groups.contains_key(&death.group) {
+            return Err(Refusal::Rejected(Rejection::NotFound(Missing::Group)));
+        }
+        let offset = source.lane(lane).high;
+        let new = self.message_id(source.row.id, lane, offset);
+        let mut message = Message {
+            origin: Some(dead.origin.unwrap_or(death.id)),
+            redriven: dead.redriven + 1,
+            for_group: Some(death.group.clone()),
+            death: None,
+            ..Message::clone(&dead)
+        };
+        if death.reason == DeathReason::Deadline {
+            message.envelope.deadline = None;
+        }
+        let redriven = Redriven {
+            by: redrive.by.clone(),
+            reason: redrive.reason.clone(),
+            at: now,
+            new,
+        };
+        let state = source.lane(lane);
+        let state = LaneState {
+            dead: state.dead.saturating_sub(1),
+            ..state.clone()
+        };
+        let topic = source.row.id;
+        Ok(Decision {
+            reply: Reply::Redriven {
+                new,
+                already: false,
+            },
+            ..done()
+        }
+        .with(Change::Lane { topic, lane, state })
+        .with(Change::Message {
+            topic,
+            lane,
+            offset,
+            message: Arc::new(message),
+        })
+        .with(Change::Dead(DeadRow {
+            redriven: Some(redriven),
+            ..listed
+        })))
+    }
+}

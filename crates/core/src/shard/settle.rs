@@ -1,0 +1,456 @@
+//! Ack, nack, release, give back: the end of a delivery.
+//!
+//! What each answers is a table (`docs/reference` will carry it; the test `settle_table` is it): by what
+//! the shard knows of the message in that group. [`Standing`] is the table's left column.
+
+use crate::change::{Change, Decision, End, Entry, EntryState, LastError, Reads};
+use crate::command::{Claim, Hold, Missing, Nack, NackKind, Rejection, Stale};
+use crate::id::{Lane, Offset, Text};
+use crate::limits::{DELAY_MS_MAX, FREE_RETURNS, REASON_BYTES_MAX};
+use crate::message::DeathReason;
+use crate::pipeline::found::Found;
+use crate::shard::backoff::backoff_ms;
+use crate::shard::bury::Burial;
+use crate::shard::expiry::cut;
+use crate::shard::tombstone::{self, Ended};
+use crate::shard::{Decided, Group, Refusal, Shard, Topic, close, done};
+use crate::time::Timestamp;
+
+/// An open entry that a caller may act on.
+pub(super) struct Held<'a> {
+    pub(super) topic: &'a Topic,
+    pub(super) group: &'a Group,
+    pub(super) lane: Lane,
+    pub(super) offset: Offset,
+    pub(super) entry: &'a Entry,
+}
+
+/// What the shard knows of the delivery a caller means.
+pub(super) enum Standing<'a> {
+    /// Leased to this attempt, perhaps past its time and not yet noticed.
+    Leased(Held<'a>),
+    /// This attempt expired and nobody else has it yet.
+    Expired(Held<'a>),
+    /// This attempt was nacked or given back.
+    GivenUp(Held<'a>),
+    /// Done by this attempt, or by somebody who need not prove which.
+    Acked,
+    /// Dead by the final nack of this attempt.
+    Buried,
+    /// Over, and not by this attempt.
+    Over(Rejection),
+}
+
+impl Shard {
+    pub(super) fn settle_reads(&self, claim: &Claim) -> Reads {
+        let Ok(place) = self.place(claim) else {
+            return Vec::new();
+        };
+        let cursor = place.group.cursor(place.lane);
+        if place.offset >= cursor.next || cursor.open.contains_key(&place.offset) {
+            return Vec::new();
+        }
+        vec![tombstone::lookup(place.group, place.lane, place.offset)]
+    }
+
+    pub(super) fn ack(&self, now: Timestamp, claim: &Claim, found: &Found<'_>) -> Decided {
+        let held = match self.standing(now, claim, found)? {
+            Standing::Leased(held) | Standing::Expired(held) => held,
+            Standing::GivenUp(held) => return Err(stale(Stale::Waiting, &held).into()),
+            Standing::Acked => return Ok(done()),
+            Standing::Buried => return Err(over(Stale::Dead, claim).into()),
+            Standing::Over(rejection) => return Err(rejection.into()),
+        };
+        let mut decision = done();
+        self.end(&held, End::Acked, &mut decision.changes);
+        let settings = &held.topic.settings;
+        if !tombstone::is_plain(now, held.entry, settings) {
+            let Held {
+                group,
+                lane,
+                offset,
+                entry,
+                ..
+            } = held;
+            let changes = &mut decision.changes;
+            self.bury_under(
+                now,
+                settings,
+                group,
+                lane,
+                offset,
+                entry.attempt,
+                Ended::Acked,
+                changes,
+            );
+        }
+        Ok(decision)
+    }
+
+    pub(super) fn nack(&self, now: Timestamp, nack: &Nack, found: &Found<'_>) -> Decided {
+        if nack.delay_ms.is_some_and(|delay| delay > DELAY_MS_MAX) {
+            return Err(Rejection::invalid("delay_ms", "is at most 604800000").into());
+        }
+        if nack.kind == NackKind::Final && nack.delay_ms.is_some() {
+            return Err(Rejection::invalid("delay_ms", "does not go with final").into());
+        }
+        let held = match self.standing(now, &nack.claim, found)? {
+            Standing::Leased(held) => held,
+            // Nothing changes but the reason: the retry is already on its way.
+            Standing::Expired(held) => return Ok(self.explain(&held, nack)),
+            Standing::GivenUp(_) | Standing::Buried => return Ok(done()),
+            Standing::Acked => return Err(over(Stale::Settled, &nack.claim).into()),
+            Standing::Over(rejection) => return Err(rejection.into()),
+        };
+        match nack.kind {
+            NackKind::Release => Ok(self.put_back(now, &held, nack.delay_ms.unwrap_or(0))),
+            NackKind::Failed | NackKind::Final => self.fail(now, &held, nack, found),
+        }
+    }
+
+    fn fail(&self, now: Timestamp, held: &Held<'_>, nack: &Nack, found: &Found<'_>) -> Decided {
+        let entry = held.entry;
+        let policy = entry.policy(&held.topic.settings);
+        let death = if held.topic.is_dlq() {
+            // A dead letter that fails again waits; there is no dead letter of a dead letter.
+            None
+        } else if nack.kind == NackKind::Final {
+            Some(DeathReason::Final)
+        } else if entry.is_past_deadline(now) {
+            Some(DeathReason::Deadline)
+        } else {
+            policy
+                .is_exhausted_by(entry.spent)
+                .then_some(DeathReason::Exhausted)
+        };
+        if let Some(reason) = death {
+            let last_error = nack.reason.clone().unwrap_or_else(|| "nack".into());
+            let last_error = cut(&last_error, REASON_BYTES_MAX);
+            return self.bury(now, &Burial::of(held, reason, Some(last_error)), found);
+        }
+        let wait_ms = match nack.delay_ms {
+            Some(delay) => delay,
+            None if held.topic.is_dlq() => policy.max_backoff_ms,
+            None => backoff_ms(policy, self.message_id_of(held), entry.spent),
+        };
+        let mut decision = done();
+        let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
+        let entry = Entry {
+            state: EntryState::Nacked,
+            returns: 0,
+            at: now.after(wait_ms),
+            error,
+            ..*entry
+        };
+        decision.changes.push(open(held, entry));
+        Ok(decision)
+    }
+
+    /// The reason of a nack that came after its lease had run out.
+    fn explain(&self, held: &Held<'_>, nack: &Nack) -> Decision {
+        let mut decision = done();
+        if nack.kind != NackKind::Release {
+            let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
+            decision.changes.push(open(
+                held,
+                Entry {
+                    error,
+                    ..*held.entry
+                },
+            ));
+        }
+        decision
+    }
+
+    fn record_reason(
+        &self,
+        held: &Held<'_>,
+        reason: Option<&Text>,
+        changes: &mut Vec<Change>,
+    ) -> LastError {
+        let Held {
+            group,
+            lane,
+            offset,
+            ..
+        } = *held;
+        let generation = group.cursor(lane).start.generation;
+        match reason {
+            Some(reason) => {
+                let text = cut(reason, REASON_BYTES_MAX);
+                changes.push(Change::Note {
+                    generation,
+                    lane,
+                    offset,
+                    text,
+                });
+                LastError::Note
+            }
+            None => {
+                forget_note(held, changes);
+                LastError::Nack
+            }
+        }
+    }
+
+    /// Undoes a delivery: it does not count, and the message goes before fresh ones.
+    fn put_back(&self, now: Timestamp, held: &Held<'_>, delay_ms: u64) -> Decision {
+        let entry = held.entry;
+        let returns = entry.returns.saturating_add(1);
+        let wait_ms = match returns > FREE_RETURNS {
+            true => delay_ms.max(entry.policy(&held.topic.settings).backoff_ms),
+            false => delay_ms,
+        };
+        let entry = Entry {
+            state: EntryState::Returned,
+            spent: entry.spent - 1,
+            returns,
+            at: now.after(wait_ms),
+            ..*entry
+        };
+        done().with(open(held, entry))
+    }
+
+    /// A lease that never reached its consumer. One that is over needs nothing.
+    pub(super) fn give_back(&self, now: Timestamp, hold: &Hold) -> Decision {
+        match self.held(hold) {
+            Some(held) => self.put_back(now, &held, 0),
+            None => done(),
+        }
+    }
+
+    /// The leased entry that `hold` names, if it is still that attempt's.
+    pub(super) fn held(&self, hold: &Hold) -> Option<Held<'_>> {
+        let group = self.groups.get(&hold.group)?;
+        let topic = self.topics.get(&group.row.topic)?;
+        let cursor = group.cursors.get(hold.lane.index())?;
+        let entry = &cursor.open.get(&hold.offset)?.entry;
+        let current = cursor.start.generation == hold.generation
+            && entry.attempt == hold.attempt
+            && entry.is_leased();
+        let (lane, offset) = (hold.lane, hold.offset);
+        current.then_some(Held {
+            topic,
+            group,
+            lane,
+            offset,
+            entry,
+        })
+    }
+
+    /// Takes an entry away, its last error with it, and the page it was the last to need.
+    pub(super) fn end(&self, held: &Held<'_>, end: End, changes: &mut Vec<Change>) {
+        changes.push(close(held.group, held.lane, held.offset, end));
+        forget_note(held, changes);
+        changes.extend(self.trim_gap(held.topic, held.lane, held.offset));
+    }
+
+    pub(super) fn message_id_of(&self, held: &Held<'_>) -> crate::id::MessageId {
+        self.message_id(held.topic.row.id, held.lane, held.offset)
+    }
+
+    pub(super) fn standing(
+        &self,
+        now: Timestamp,
+        claim: &Claim,
+        found: &Found<'_>,
+    ) -> Result<Standing<'_>, Refusal> {
+        let Place {
+            topic,
+            group,
+            lane,
+            offset,
+        } = self.place(claim)?;
+        let cursor = group.cursor(lane);
+        if offset >= cursor.next {
+            return Ok(Standing::Over(Rejection::NotDelivered));
+        }
+        if let Some(open) = cursor.open.get(&offset) {
+            let held = Held {
+                topic,
+                group,
+                lane,
+                offset,
+                entry: &open.entry,
+            };
+            return Ok(self.standing_of_open(claim, held));
+        }
+        let remembered = tombstone::find(now, group, lane, offset, found)?;
+        Ok(standing_of_settled(now, claim, topic, remembered))
+    }
+
+    fn standing_of_open<'a>(&self, claim: &Claim, held: Held<'a>) -> Standing<'a> {
+        match claim {
+            Claim::Token(token) if token.attempt != held.entry.attempt => {
+                let state = match held.entry.is_leased() {
+                    true => Stale::Leased,
+                    false => Stale::Waiting,
+                };
+                let current = Some(held.entry.attempt);
+                return Standing::Over(Rejection::StaleLease {
+                    state,
+                    attempt: token.attempt,
+                    current,
+                });
+            }
+            Claim::Owner { owner, .. } if self.owners.name(held.entry.owner) != *owner => {
+                return Standing::Over(Rejection::NotOwner);
+            }
+            Claim::Token(_) | Claim::Owner { .. } => {}
+        }
+        match held.entry.state {
+            EntryState::Leased => Standing::Leased(held),
+            EntryState::Expired => Standing::Expired(held),
+            EntryState::Nacked | EntryState::Returned => Standing::GivenUp(held),
+        }
+    }
+
+    fn place(&self, claim: &Claim) -> Result<Place<'_>, Rejection> {
+        match claim {
+            Claim::Token(token) => {
+                let topic = self
+                    .topics
+                    .get(&token.topic)
+                    .ok_or(Rejection::NotFound(Missing::Topic))?;
+                let group = self
+                    .groups
+                    .get(&token.group)
+                    .ok_or(Rejection::NotFound(Missing::Group))?;
+                let cursor = group.cursors.get(token.lane.index());
+                let cursor = cursor.ok_or(Rejection::NotFound(Missing::Message))?;
+                let current = cursor.start.generation == token.generation
+                    && token.restore == self.config.restore;
+                if !current {
+                    return Err(over(Stale::Generation, claim));
+                }
+                Ok(Place {
+                    topic,
+                    group,
+                    lane: token.lane,
+                    offset: token.offset,
+                })
+            }
+            Claim::Owner {
+                name,
+                partition,
+                offset,
+                ..
+            } => {
+                let (topic, group) = self.group_named(name)?;
+                if topic.settings.require_token {
+                    return Err(Rejection::TokenRequired);
+                }
+                if *partition >= topic.row.partitions {
+                    return Err(Rejection::invalid(
+                        "partition",
+                        "there is no such partition",
+                    ));
+                }
+                Ok(Place {
+                    topic,
+                    group,
+                    lane: Lane::of(*partition),
+                    offset: *offset,
+                })
+            }
+        }
+    }
+}
+
+struct Place<'a> {
+    topic: &'a Topic,
+    group: &'a Group,
+    lane: Lane,
+    offset: Offset,
+}
+
+/// The rows of the table below "not open any more".
+fn standing_of_settled<'a>(
+    now: Timestamp,
+    claim: &Claim,
+    topic: &Topic,
+    remembered: Option<tombstone::Tombstone>,
+) -> Standing<'a> {
+    let token = match claim {
+        Claim::Token(token) => Some(token),
+        Claim::Owner { .. } => None,
+    };
+    match (remembered.map(|stone| (stone.ended, stone.attempt)), token) {
+        (Some((Ended::Acked, attempt)), Some(token)) if token.attempt != attempt => {
+            Standing::Over(over(Stale::Settled, claim))
+        }
+        (Some((Ended::Acked, _)), _) => Standing::Acked,
+        (Some((Ended::Dead { asked: true }, attempt)), Some(token)) if token.attempt == attempt => {
+            Standing::Buried
+        }
+        (Some((Ended::Dead { .. }, _)), _) => Standing::Over(over(Stale::Dead, claim)),
+        // Unfenced anyway.
+        (None, None) => Standing::Acked,
+        (None, Some(token)) => {
+            let recent = now.since(token.granted_at) < topic.settings.tombstone_ms();
+            match recent && token.attempt == 1 {
+                true => Standing::Acked,
+                false => Standing::Over(over(Stale::Gone, claim)),
+            }
+        }
+    }
+}
+
+fn stale(state: Stale, held: &Held<'_>) -> Rejection {
+    let attempt = held.entry.attempt;
+    Rejection::StaleLease {
+        state,
+        attempt,
+        current: Some(attempt),
+    }
+}
+
+pub(super) fn over(state: Stale, claim: &Claim) -> Rejection {
+    let attempt = match claim {
+        Claim::Token(token) => token.attempt,
+        Claim::Owner { .. } => 0,
+    };
+    Rejection::StaleLease {
+        state,
+        attempt,
+        current: None,
+    }
+}
+
+pub(super) fn open(held: &Held<'_>, entry: Entry) -> Change {
+    let Held {
+        group,
+        lane,
+        offset,
+        ..
+    } = *held;
+    // A lease that is only renewed stays with its holder.
+    let holder = match entry.is_leased() {
+        true => group.cursor(lane).open[&offset].holder,
+        false => None,
+    };
+    Change::Open {
+        group: group.row.id,
+        lane,
+        offset,
+        entry,
+        holder,
+    }
+}
+
+pub(super) fn forget_note(held: &Held<'_>, changes: &mut Vec<Change>) {
+    if held.entry.error == LastError::Note {
+        let Held {
+            group,
+            lane,
+            offset,
+            ..
+        } = *held;
+        let generation = group.cursor(lane).start.generation;
+        changes.push(Change::NoteGone {
+            generation,
+            lane,
+            offset,
+        });
+    }
+}

@@ -1,0 +1,245 @@
+//! The state of a shard: what is stored, and what is only known here.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use crate::change::{
+    CursorStart, Entry, EntryState, GroupRow, LaneState, TopicKind, TopicRow, Want,
+};
+use crate::id::{ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
+use crate::settings::{RetryPolicy, Settings};
+use crate::shard::cache::Cache;
+use crate::time::Timestamp;
+
+/// A topic.
+#[derive(Debug, Clone)]
+pub(crate) struct Topic {
+    pub(crate) row: TopicRow,
+    /// Defaults and patch together.
+    pub(crate) settings: Settings,
+    pub(crate) lanes: Vec<LaneState>,
+    /// Derived: its groups by name.
+    pub(crate) groups: BTreeMap<Text, GroupId>,
+    /// Derived: where its dead letters are.
+    pub(crate) dlq: Option<TopicId>,
+    /// Volatile: partition of the next message without a key.
+    pub(crate) keyless_turn: u32,
+}
+
+impl Topic {
+    pub(crate) fn lane(&self, lane: Lane) -> &LaneState {
+        &self.lanes[lane.index()]
+    }
+
+    /// The topic this one keeps the dead letters of.
+    pub(crate) fn dead_letters_of(&self) -> Option<TopicId> {
+        match self.row.kind {
+            TopicKind::Topic => None,
+            TopicKind::Dlq(source) => Some(source),
+        }
+    }
+
+    pub(crate) fn is_dlq(&self) -> bool {
+        self.dead_letters_of().is_some()
+    }
+}
+
+/// A reader of a topic.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) row: GroupRow,
+    /// One per partition.
+    pub(crate) cursors: Vec<Cursor>,
+    /// Derived: open entries of all cursors.
+    pub(crate) open: u64,
+    /// Volatile: who takes part.
+    pub(crate) consumers: BTreeSet<ConsumerId>,
+    /// Volatile: who can take a message, in the order of their turns.
+    pub(crate) ready: VecDeque<ConsumerId>,
+    /// Volatile: lanes that may have something to deliver right now.
+    pub(crate) work: BTreeSet<Lane>,
+    /// Volatile: the lane looked at last.
+    pub(crate) lane_rotor: Lane,
+}
+
+impl Group {
+    pub(crate) fn cursor(&self, lane: Lane) -> &Cursor {
+        &self.cursors[lane.index()]
+    }
+
+    pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
+        self.row
+            .paused
+            .as_ref()
+            .is_some_and(|paused| paused.until.is_none_or(|until| now < until))
+    }
+}
+
+/// A group's place in a lane.
+#[derive(Debug, Clone)]
+pub(crate) struct Cursor {
+    pub(crate) start: CursorStart,
+    /// First offset never delivered. Below it everything that is not open is settled.
+    pub(crate) next: Offset,
+    /// The lane's byte total at `next`.
+    pub(crate) bytes: u64,
+    pub(crate) open: BTreeMap<Offset, Open>,
+    /// Derived: how many of them are leased.
+    pub(crate) leased: u32,
+    /// Derived: their sizes together.
+    pub(crate) open_bytes: u64,
+    /// Derived: those that wait, by when they are due.
+    pub(crate) retries: BTreeSet<(Timestamp, Offset)>,
+    /// Derived: those that were given back, by when they are due. They go before fresh ones.
+    pub(crate) returned: BTreeSet<(Timestamp, Offset)>,
+    /// Volatile: fresh messages since the last retry.
+    pub(crate) fresh_run: u8,
+}
+
+impl Cursor {
+    pub(crate) fn new(start: CursorStart) -> Cursor {
+        Cursor {
+            start,
+            next: start.offset,
+            bytes: start.bytes,
+            open: BTreeMap::new(),
+            leased: 0,
+            open_bytes: 0,
+            retries: BTreeSet::new(),
+            returned: BTreeSet::new(),
+            fresh_run: 0,
+        }
+    }
+
+    /// The lowest offset a recovery must look at.
+    pub(crate) fn low(&self) -> Offset {
+        self.open.keys().next().copied().unwrap_or(self.next)
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.open.len() - self.leased as usize
+    }
+}
+
+/// An open entry and who holds it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) entry: Entry,
+    /// Volatile.
+    pub(crate) holder: Option<ConsumerId>,
+}
+
+impl Entry {
+    pub(crate) fn is_leased(&self) -> bool {
+        self.state == EntryState::Leased
+    }
+
+    /// The policy in force for this entry.
+    pub(crate) fn policy<'a>(&'a self, settings: &'a Settings) -> &'a RetryPolicy {
+        self.policy.as_ref().unwrap_or(&settings.retry_policy)
+    }
+
+    pub(crate) fn is_past_deadline(&self, now: Timestamp) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+/// A consumer's name, and how many have it.
+#[derive(Debug, Clone)]
+pub(crate) struct Owner {
+    pub(crate) name: Text,
+    pub(crate) entries: u64,
+    pub(crate) consumers: u64,
+}
+
+/// Names of consumers by number and back.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Owners {
+    pub(crate) by_id: BTreeMap<OwnerId, Owner>,
+    pub(crate) by_name: BTreeMap<Text, OwnerId>,
+    /// Nobody has these: they can be forgotten.
+    pub(crate) unused: BTreeSet<OwnerId>,
+}
+
+impl Owners {
+    pub(crate) fn add(&mut self, id: OwnerId, name: Text) {
+        self.by_name.insert(name.clone(), id);
+        self.by_id.insert(
+            id,
+            Owner {
+                name,
+                entries: 0,
+                consumers: 0,
+            },
+        );
+        self.unused.insert(id);
+    }
+
+    pub(crate) fn remove(&mut self, id: OwnerId) {
+        if let Some(owner) = self.by_id.remove(&id) {
+            self.by_name.remove(&owner.name);
+        }
+        self.unused.remove(&id);
+    }
+
+    pub(crate) fn count(&mut self, id: OwnerId, entries: i64, consumers: i64) {
+        let owner = self
+            .by_id
+            .get_mut(&id)
+            .expect("an owner is stored before it is used");
+        let was_unused = owner.entries == 0 && owner.consumers == 0;
+        owner.entries = owner.entries.strict_add_signed(entries);
+        owner.consumers = owner.consumers.strict_add_signed(consumers);
+        let is_unused = owner.entries == 0 && owner.consumers == 0;
+        if is_unused && !was_unused {
+            self.unused.insert(id);
+        } else if was_unused && !is_unused {
+            self.unused.remove(&id);
+        }
+    }
+
+    pub(crate) fn name(&self, id: OwnerId) -> Text {
+        self.by_id
+            .get(&id)
+            .map(|owner| owner.name.clone())
+            .unwrap_or_default()
+    }
+}
+
+/// One stream or poll.
+#[derive(Debug, Clone)]
+pub(crate) struct Consumer {
+    pub(crate) group: GroupId,
+    pub(crate) owner: OwnerId,
+    pub(crate) lease_ms: u32,
+    pub(crate) credit: u32,
+    pub(crate) credit_bytes: u64,
+    pub(crate) held: u32,
+    pub(crate) held_bytes: u64,
+    /// Whether it stands in the group's queue.
+    pub(crate) queued: bool,
+}
+
+impl Consumer {
+    pub(crate) fn has_credit(&self) -> bool {
+        self.held < self.credit
+    }
+}
+
+/// What no promise depends on. Empty after recovery.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Live {
+    pub(crate) consumers: BTreeMap<ConsumerId, Consumer>,
+    pub(crate) cache: Cache,
+    /// Groups that may have something to deliver right now.
+    pub(crate) active: BTreeSet<GroupId>,
+    pub(crate) rotor: GroupId,
+    /// When to look at a lane of a group again.
+    pub(crate) wakeups: BTreeSet<(Timestamp, GroupId, Lane)>,
+    /// Reads under way.
+    pub(crate) loading: BTreeSet<Want>,
+    /// When to look at the retention of a lane again.
+    pub(crate) chores: BTreeMap<(TopicId, Lane), Timestamp>,
+    pub(crate) chores_due: BTreeSet<(Timestamp, TopicId, Lane)>,
+    /// No lease runs out before its grace after this.
+    pub(crate) recovered_at: Timestamp,
+}

@@ -1,0 +1,103 @@
+//! Looking at topics and groups. A look passes through the loop like any command, so that it never
+//! shows what is not durable.
+
+use crate::change::Decision;
+use crate::command::{GroupName, Reply, TopicName};
+use crate::id::Lane;
+use crate::shard::{Decided, Group, Shard, Topic};
+use crate::time::Timestamp;
+use crate::view::{Blocked, CursorView, GroupView, LaneView, TopicView};
+
+impl Shard {
+    pub(super) fn view_topic(&self, name: &TopicName) -> Decided {
+        let topic = self.topic_named(name)?;
+        let view = TopicView {
+            id: topic.row.id,
+            name: topic.row.name.clone(),
+            created_at: topic.row.created_at,
+            settings: topic.settings.clone(),
+            partitions: topic
+                .lanes
+                .iter()
+                .map(|lane| LaneView {
+                    first: lane.first,
+                    high: lane.high,
+                    bytes: lane.high_bytes - lane.first_bytes,
+                })
+                .collect(),
+            groups: topic.groups.keys().cloned().collect(),
+            dead_letters: topic.lanes.iter().map(|lane| lane.dead).sum(),
+        };
+        Ok(Decision::reply(Reply::Topic(Box::new(view))))
+    }
+
+    pub(super) fn view_group(&self, now: Timestamp, name: &GroupName) -> Decided {
+        let (topic, group) = self.group_named(name)?;
+        let lanes = (0..topic.row.partitions).map(Lane::of);
+        let view = GroupView {
+            id: group.row.id,
+            topic: topic.row.name.clone(),
+            name: group.row.name.clone(),
+            created_at: group.row.created_at,
+            paused: group.row.paused.clone().filter(|_| group.is_paused(now)),
+            partitions: lanes
+                .map(|lane| self.view_cursor(now, topic, group, lane))
+                .collect(),
+            consumers: group.consumers.len(),
+        };
+        Ok(Decision::reply(Reply::Group(Box::new(view))))
+    }
+
+    fn view_cursor(&self, now: Timestamp, topic: &Topic, group: &Group, lane: Lane) -> CursorView {
+        let (state, cursor) = (topic.lane(lane), group.cursor(lane));
+        let first_due =
+            |set: &std::collections::BTreeSet<(Timestamp, u64)>| set.first().map(|due| due.0);
+        CursorView {
+            generation: cursor.start.generation,
+            next: cursor.next,
+            high: state.high,
+            committed: cursor.low().checked_sub(1),
+            backlog: cursor.backlog(state.high),
+            leased: u64::from(cursor.leased),
+            waiting: cursor.waiting() as u64,
+            next_retry_at: [first_due(&cursor.retries), first_due(&cursor.returned)]
+                .into_iter()
+                .flatten()
+                .min(),
+            blocked: self.blocked(now, topic, group, lane),
+        }
+    }
+
+    /// Why no fresh message is going out.
+    fn blocked(&self, now: Timestamp, topic: &Topic, group: &Group, lane: Lane) -> Option<Blocked> {
+        let (state, cursor) = (topic.lane(lane), group.cursor(lane));
+        let has_credit = group
+            .consumers
+            .iter()
+            .any(|id| self.live.consumers[id].has_credit());
+        let reasons = [
+            (group.is_paused(now), Blocked::Paused),
+            (group.consumers.is_empty(), Blocked::NoConsumers),
+            (!has_credit, Blocked::NoCredit),
+            (
+                cursor.leased >= topic.settings.max_in_flight,
+                Blocked::InFlightLimit,
+            ),
+            (
+                cursor.open.len() as u64 >= u64::from(topic.settings.max_open),
+                Blocked::MaxOpen,
+            ),
+            (cursor.next >= state.high, Blocked::NothingNew),
+            (
+                self.live
+                    .cache
+                    .get(topic.row.id, lane, cursor.next)
+                    .is_none(),
+                Blocked::Loading,
+            ),
+        ];
+        reasons
+            .into_iter()
+            .find_map(|(is_so, why)| is_so.then_some(why))
+    }
+}

@@ -1,0 +1,136 @@
+//! Does the state make sense? Asked after every step in tests and simulation, on demand in production.
+
+use std::collections::BTreeMap;
+
+use crate::change::EntryState;
+use crate::id::{ConsumerId, GroupId, Lane, OwnerId};
+use crate::shard::{Cursor, Shard};
+
+impl Shard {
+    /// The first sentence about the state that is not true.
+    pub fn violation(&self) -> Option<String> {
+        let mut open_total = 0;
+        let mut leases = 0;
+        let mut held: BTreeMap<ConsumerId, (u32, u64)> = BTreeMap::new();
+        let mut entries: BTreeMap<OwnerId, u64> = BTreeMap::new();
+        for (id, group) in &self.groups {
+            let Some(topic) = self.topics.get(&group.row.topic) else {
+                return Some(format!("group {id} reads a topic that is not there"));
+            };
+            if group.cursors.len() != topic.lanes.len() {
+                return Some(format!("group {id} has not one cursor per lane"));
+            }
+            let open: usize = group.cursors.iter().map(|cursor| cursor.open.len()).sum();
+            if group.open != open as u64 {
+                return Some(format!(
+                    "group {id} counts {} open entries, has {open}",
+                    group.open
+                ));
+            }
+            open_total += group.open;
+            for (index, cursor) in group.cursors.iter().enumerate() {
+                let lane = Lane::of(index as u32);
+                if cursor.next > topic.lane(lane).high {
+                    return Some(format!("group {id} is past the end of lane {lane}"));
+                }
+                if let Some(wrong) = self.cursor_violation(*id, lane, cursor) {
+                    return Some(format!("group {id}, lane {lane}: {wrong}"));
+                }
+                leases += cursor.leased as usize;
+                for open in cursor.open.values() {
+                    *entries.entry(open.entry.owner).or_default() += 1;
+                    if let Some(holder) = open.holder.filter(|_| open.entry.is_leased()) {
+                        let held = held.entry(holder).or_default();
+                        *held = (held.0 + 1, held.1 + u64::from(open.entry.size));
+                    }
+                }
+            }
+        }
+        if (open_total, leases) != (self.open_total, self.leases.len()) {
+            return Some(format!(
+                "{open_total} open and {leases} leased, counted otherwise"
+            ));
+        }
+        self.consumers_violation(&held)
+            .or_else(|| self.owners_violation(&entries))
+            .or_else(|| {
+                let empty = self.garbage_lanes().len() != self.garbage.len();
+                empty.then(|| "garbage is counted otherwise".to_owned())
+            })
+    }
+
+    fn cursor_violation(&self, id: GroupId, lane: Lane, cursor: &Cursor) -> Option<String> {
+        let (mut leased, mut bytes, mut waiting) = (0, 0, 0);
+        for (offset, open) in &cursor.open {
+            let entry = &open.entry;
+            if *offset >= cursor.next || *offset < cursor.start.offset {
+                return Some(format!("{offset} is open outside of what was delivered"));
+            }
+            if entry.attempt == 0 || entry.spent > entry.attempt {
+                return Some(format!(
+                    "{offset} has attempt {} and spent {}",
+                    entry.attempt, entry.spent
+                ));
+            }
+            bytes += u64::from(entry.size);
+            let listed = match entry.state {
+                EntryState::Leased => {
+                    leased += 1;
+                    self.leases
+                        .contains(&(self.effective_end(entry), id, lane, *offset))
+                }
+                EntryState::Expired | EntryState::Nacked => {
+                    cursor.retries.contains(&(entry.at, *offset))
+                }
+                EntryState::Returned => cursor.returned.contains(&(entry.at, *offset)),
+            };
+            waiting += usize::from(!entry.is_leased());
+            if !listed {
+                return Some(format!("{offset} is {:?} and not listed so", entry.state));
+            }
+        }
+        if (leased, bytes) != (cursor.leased, cursor.open_bytes) {
+            return Some(format!(
+                "{leased} leased, {bytes} bytes open, counted otherwise"
+            ));
+        }
+        let listed = cursor.retries.len() + cursor.returned.len();
+        (listed != waiting).then(|| format!("{waiting} wait, {listed} are listed"))
+    }
+
+    fn consumers_violation(&self, held: &BTreeMap<ConsumerId, (u32, u64)>) -> Option<String> {
+        for (id, consumer) in &self.live.consumers {
+            let is = held.get(id).copied().unwrap_or_default();
+            if is != (consumer.held, consumer.held_bytes) {
+                return Some(format!("consumer {id} holds {is:?}, counted otherwise"));
+            }
+            let queued = self
+                .groups
+                .get(&consumer.group)
+                .is_some_and(|group| group.ready.contains(id));
+            if queued != consumer.queued || (consumer.has_credit() && !queued) {
+                return Some(format!(
+                    "consumer {id} has credit or a place in line, not both"
+                ));
+            }
+        }
+        None
+    }
+
+    fn owners_violation(&self, entries: &BTreeMap<OwnerId, u64>) -> Option<String> {
+        for (id, owner) in &self.owners.by_id {
+            let consumers = self
+                .live
+                .consumers
+                .values()
+                .filter(|consumer| consumer.owner == *id)
+                .count();
+            let is = (entries.get(id).copied().unwrap_or(0), consumers as u64);
+            if is != (owner.entries, owner.consumers) {
+                return Some(format!("owner {id} is used {is:?}, counted otherwise"));
+            }
+        }
+        let known = entries.keys().all(|id| self.owners.by_id.contains_key(id));
+        (!known).then(|| "an entry's owner has no name".to_owned())
+    }
+}

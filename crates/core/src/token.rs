@@ -1,0 +1,162 @@
+//! Lease tokens: what a worker shows to settle a delivery.
+//!
+//! 1. A token needs nothing beside it: it names the message, the group, the generation of its cursor,
+//!    the attempt and when the lease was granted.
+//! 2. A token that was not minted with one of the storage's keys is refused before the core sees it.
+//! 3. The fields are in clear: a token is proof, not a secret about its content.
+
+use std::collections::BTreeMap;
+
+use data_encoding::BASE64URL_NOPAD;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
+use crate::time::Timestamp;
+
+const PREFIX: &str = "lt_";
+const VERSION: u8 = 1;
+const MAC_BYTES: usize = 32;
+
+/// Longest text of a token; nothing longer is looked at.
+pub const TOKEN_CHARS_MAX: usize = 512;
+
+/// One lease: one attempt of one message in one group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeaseToken {
+    /// Restore generation of the storage that granted it.
+    pub restore: u32,
+    /// The namespace of the topic.
+    pub namespace: Text,
+    /// Where it is decided.
+    pub shard: ShardId,
+    /// The topic's life.
+    pub topic: TopicId,
+    /// The message's lane.
+    pub lane: Lane,
+    /// The message's place.
+    pub offset: Offset,
+    /// The group's life.
+    pub group: GroupId,
+    /// The cursor's life.
+    pub generation: Generation,
+    /// The fence.
+    pub attempt: u32,
+    /// When the lease was granted.
+    pub granted_at: Timestamp,
+}
+
+/// The keys that make and prove tokens. They are rows of the storage: they survive restart, failover
+/// and backup.
+#[derive(Clone)]
+pub struct TokenKeys {
+    current: u8,
+    keys: BTreeMap<u8, [u8; 32]>,
+}
+
+impl std::fmt::Debug for TokenKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "TokenKeys {{ current: {}, keys: {} }}",
+            self.current,
+            self.keys.len()
+        )
+    }
+}
+
+/// The text is not a token of this storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a lease token of this server: send lease.token of the delivery, unchanged")]
+pub struct NotAToken;
+
+impl TokenKeys {
+    /// Mints with `key` under number `current`.
+    pub fn new(current: u8, key: [u8; 32]) -> TokenKeys {
+        TokenKeys {
+            current,
+            keys: BTreeMap::from([(current, key)]),
+        }
+    }
+
+    /// Accepts tokens made with an older key too.
+    #[must_use]
+    pub fn and(mut self, number: u8, key: [u8; 32]) -> TokenKeys {
+        self.keys.insert(number, key);
+        self
+    }
+
+    /// The text of a token.
+    pub fn mint(&self, token: &LeaseToken) -> String {
+        let mut bytes = vec![VERSION, self.current];
+        bytes = postcard::to_extend(token, bytes).expect("a token has only plain fields");
+        let mac = blake3::keyed_hash(&self.keys[&self.current], &bytes);
+        bytes.extend_from_slice(mac.as_bytes());
+        format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+    }
+
+    /// The token of a text, if it was minted here.
+    pub fn verify(&self, text: &str) -> Result<LeaseToken, NotAToken> {
+        let digits = text
+            .strip_prefix(PREFIX)
+            .filter(|_| text.len() <= TOKEN_CHARS_MAX)
+            .ok_or(NotAToken)?;
+        let bytes = BASE64URL_NOPAD
+            .decode(digits.as_bytes())
+            .map_err(|_| NotAToken)?;
+        let split = bytes.len().checked_sub(MAC_BYTES).ok_or(NotAToken)?;
+        let (signed, mac) = bytes.split_at(split);
+        let [VERSION, number, fields @ ..] = signed else {
+            return Err(NotAToken);
+        };
+        let key = self.keys.get(number).ok_or(NotAToken)?;
+        let mac = blake3::Hash::from_slice(mac).map_err(|_| NotAToken)?;
+        // `blake3::Hash` compares in constant time.
+        if blake3::keyed_hash(key, signed) != mac {
+            return Err(NotAToken);
+        }
+        postcard::from_bytes(fields).map_err(|_| NotAToken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token() -> LeaseToken {
+        LeaseToken {
+            restore: 1,
+            namespace: "default".into(),
+            shard: ShardId(3),
+            topic: TopicId(4),
+            lane: Lane::of(5),
+            offset: 6,
+            group: GroupId(7),
+            generation: Generation(8),
+            attempt: 9,
+            granted_at: Timestamp(10),
+        }
+    }
+
+    #[test]
+    fn a_token_proves_what_it_says_under_current_and_older_keys() {
+        let old = TokenKeys::new(1, [1; 32]);
+        let new = TokenKeys::new(2, [2; 32]).and(1, [1; 32]);
+        assert_eq!(old.verify(&old.mint(&token())), Ok(token()));
+        assert_eq!(new.verify(&old.mint(&token())), Ok(token()));
+        assert_eq!(old.verify(&new.mint(&token())), Err(NotAToken));
+    }
+
+    #[test]
+    fn a_token_with_one_changed_character_is_refused() {
+        let keys = TokenKeys::new(1, [1; 32]);
+        let text = keys.mint(&token());
+        for at in 0..text.len() {
+            let mut changed: Vec<u8> = text.clone().into_bytes();
+            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
+            let changed = String::from_utf8(changed).unwrap();
+            assert_eq!(keys.verify(&changed), Err(NotAToken), "character {at}");
+        }
+        assert_eq!(keys.verify(""), Err(NotAToken));
+        assert_eq!(keys.verify("lt_"), Err(NotAToken));
+    }
+}

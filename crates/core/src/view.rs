@@ -1,0 +1,112 @@
+//! What a shard shows of itself.
+
+use crate::change::Paused;
+use crate::id::{Generation, GroupId, Offset, Text, TopicId};
+use crate::settings::Settings;
+use crate::time::Timestamp;
+
+/// A topic.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopicView {
+    /// Its life.
+    pub id: TopicId,
+    /// Its name.
+    pub name: Text,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Settings in force.
+    pub settings: Settings,
+    /// One per partition.
+    pub partitions: Vec<LaneView>,
+    /// Its groups.
+    pub groups: Vec<Text>,
+    /// Dead letters that came from it and are still dead.
+    pub dead_letters: u64,
+}
+
+/// One partition of a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaneView {
+    /// The oldest offset kept.
+    pub first: Offset,
+    /// The offset of the next message.
+    pub high: Offset,
+    /// Bytes in between.
+    pub bytes: u64,
+}
+
+/// A group.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GroupView {
+    /// Its life.
+    pub id: GroupId,
+    /// Its topic's name.
+    pub topic: Text,
+    /// Its name.
+    pub name: Text,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Set while paused.
+    pub paused: Option<Paused>,
+    /// One per partition.
+    pub partitions: Vec<CursorView>,
+    /// How many consumers take part.
+    pub consumers: usize,
+}
+
+/// A group's place in one partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CursorView {
+    /// The life of the cursor.
+    pub generation: Generation,
+    /// First offset never delivered.
+    pub next: Offset,
+    /// The offset the next message gets.
+    pub high: Offset,
+    /// Everything up to here is settled; `None`: nothing is.
+    pub committed: Option<Offset>,
+    /// Messages that are not settled.
+    pub backlog: u64,
+    /// With consumers.
+    pub leased: u64,
+    /// Waiting for a retry.
+    pub waiting: u64,
+    /// When the first of them is due.
+    pub next_retry_at: Option<Timestamp>,
+    /// Why no fresh message is going out, if none is.
+    pub blocked: Option<Blocked>,
+}
+
+/// Why no fresh message is going out of a partition: the first that is true.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Blocked {
+    /// The group is paused.
+    Paused,
+    /// Nobody is there.
+    NoConsumers,
+    /// Everybody holds what they may.
+    NoCredit,
+    /// As many are leased as may be.
+    InFlightLimit,
+    /// As many are open as may be.
+    MaxOpen,
+    /// Everything was delivered.
+    NothingNew,
+    /// Messages are being read.
+    Loading,
+}
+
+impl Blocked {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Blocked::Paused => "paused",
+            Blocked::NoConsumers => "no_consumers",
+            Blocked::NoCredit => "no_credit",
+            Blocked::InFlightLimit => "in_flight_limit",
+            Blocked::MaxOpen => "max_open",
+            Blocked::NothingNew => "nothing_new",
+            Blocked::Loading => "loading",
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Transcripts of the core, one file per promise.
+
+mod delivery;
+mod transcript;

@@ -1,0 +1,265 @@
+//! What a batch shows in a transcript.
+
+use driftq_core::change::{Change, Effect, End, EntryState, Sweep};
+use driftq_core::view::{GroupView, TopicView};
+use driftq_core::{
+    Answered, Batch, ConsumerId, GroupId, Lane, Offset, Rejection, Reply, Timestamp, TopicId,
+};
+
+use super::World;
+
+/// `30s`, `1.5s`.
+fn time(at: Timestamp) -> String {
+    match (at.0 / 1000, at.0 % 1000) {
+        (seconds, 0) => format!("{seconds}s"),
+        (seconds, millis) => format!("{seconds}.{millis:03}s"),
+    }
+}
+
+pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
+    let mut lines: Vec<String> = batch
+        .replies
+        .iter()
+        .map(|(_, answered)| reply(answered))
+        .collect();
+    for change in &batch.changes {
+        lines.extend(changed(world, change));
+    }
+    for effect in &batch.effects {
+        lines.push(match effect {
+            Effect::Deliver(consumer, delivery) => {
+                let place = format!("{}:{}", delivery.hold.lane, delivery.hold.offset);
+                let name = format!(
+                    "{}/{} {place}.{}",
+                    delivery.topic, delivery.group, delivery.hold.attempt
+                );
+                world.tokens.insert(name.clone(), delivery.token.clone());
+                if let Some(death) = &delivery.message.death {
+                    world
+                        .dead
+                        .insert(format!("{} {place}", death.topic), delivery.id);
+                }
+                let error = match &*delivery.last_error {
+                    "" => String::new(),
+                    error => format!(" after \"{error}\""),
+                };
+                let value = String::from_utf8_lossy(&delivery.message.value).into_owned();
+                let value = if value.len() > 40 {
+                    format!("{} bytes", value.len())
+                } else {
+                    value
+                };
+                let who = consumer_name(world, *consumer);
+                let until = time(delivery.expires_at);
+                format!(
+                    "{who} gets {name} \"{value}\" spent {} until {until}{error}",
+                    delivery.spent
+                )
+            }
+            Effect::Dismiss(consumer) => {
+                format!("{} is dismissed", consumer_name(world, *consumer))
+            }
+        });
+    }
+    lines
+}
+
+fn consumer_name(world: &World, id: ConsumerId) -> String {
+    let name = world
+        .consumers
+        .iter()
+        .find(|(_, consumer)| **consumer == id);
+    name.map_or_else(|| format!("consumer {id}"), |(name, _)| name.clone())
+}
+
+fn reply(answered: &Answered) -> String {
+    match answered {
+        Err(rejection) => match rejection {
+            Rejection::StaleLease {
+                state,
+                current: Some(current),
+                ..
+            } => {
+                format!("stale: {}, attempt {current} is current", state.as_str())
+            }
+            Rejection::StaleLease { state, .. } => format!("stale: {}", state.as_str()),
+            Rejection::Exhausted { full, .. } => format!("full: {full:?}"),
+            other => format!("refused: {other}"),
+        },
+        Ok(reply) => match reply {
+            Reply::Done => "ok".into(),
+            Reply::TopicCreated { .. } | Reply::GroupCreated { .. } => "created".into(),
+            Reply::TopicExists { .. } | Reply::GroupExists { .. } => "exists".into(),
+            Reply::TopicDeleted {
+                messages,
+                dead_letters,
+            } => {
+                format!("deleted {messages} messages, {dead_letters} dead letters")
+            }
+            Reply::GroupDeleted { backlog, open } => {
+                format!("deleted with backlog {backlog}, open {open}")
+            }
+            Reply::Sought(sought) => format!(
+                "moved {:?} redelivers {} skips {} dropped {}",
+                sought.moved, sought.redelivers, sought.skips, sought.dropped_open
+            ),
+            Reply::Produced(receipt) => {
+                let topic = receipt
+                    .final_topic
+                    .as_ref()
+                    .map_or(String::new(), |topic| format!(" in {topic}"));
+                let again = if receipt.deduplicated { " before" } else { "" };
+                format!(
+                    "stored {}:{}{topic}{again}",
+                    receipt.partition, receipt.offset
+                )
+            }
+            Reply::Joined { .. } => "joined".into(),
+            Reply::Extended { until } => format!("extended until {}", time(*until)),
+            Reply::Redriven { new, already } => {
+                format!(
+                    "redriven as {}:{}{}",
+                    new.lane,
+                    new.offset,
+                    if *already { " before" } else { "" }
+                )
+            }
+            Reply::Topic(view) => topic(view),
+            Reply::Group(view) => group(view),
+        },
+    }
+}
+
+fn topic(view: &TopicView) -> String {
+    let lanes: Vec<String> = view
+        .partitions
+        .iter()
+        .map(|lane| format!("{}..{} ({} bytes)", lane.first, lane.high, lane.bytes))
+        .collect();
+    format!(
+        "{} {}, dead {}",
+        view.name,
+        lanes.join(", "),
+        view.dead_letters
+    )
+}
+
+fn group(view: &GroupView) -> String {
+    let cursors: Vec<String> = view
+        .partitions
+        .iter()
+        .map(|cursor| {
+            let blocked = cursor.blocked.map_or("flows", |blocked| blocked.as_str());
+            format!(
+                "next {} of {}, backlog {}, leased {}, waiting {}, {blocked}",
+                cursor.next, cursor.high, cursor.backlog, cursor.leased, cursor.waiting
+            )
+        })
+        .collect();
+    cursors.join("; ")
+}
+
+fn changed(world: &mut World, change: &Change) -> Option<String> {
+    Some(match change {
+        Change::Open {
+            group,
+            lane,
+            offset,
+            entry,
+            ..
+        } => {
+            let place = place(world, *group, *lane, *offset);
+            let at = time(entry.at);
+            match entry.state {
+                EntryState::Leased => return None,
+                EntryState::Expired => format!("{place} expired, due {at}"),
+                EntryState::Nacked => format!("{place} nacked, due {at}"),
+                EntryState::Returned => format!("{place} returned, due {at}"),
+            }
+        }
+        Change::Close {
+            group,
+            lane,
+            offset,
+            end,
+        } => {
+            let place = place(world, *group, *lane, *offset);
+            match end {
+                End::Acked => format!("{place} acked"),
+                End::Dead { .. } => format!("{place} dead"),
+            }
+        }
+        Change::Message {
+            topic,
+            lane,
+            offset,
+            message,
+        } => {
+            let death = message.death.as_ref()?;
+            let id = driftq_core::MessageId {
+                restore: 0,
+                shard: driftq_core::ShardId(0),
+                topic: *topic,
+                lane: *lane,
+                offset: *offset,
+            };
+            world
+                .dead
+                .insert(format!("{} {lane}:{offset}", death.topic), id);
+            format!(
+                "dead letter {lane}:{offset} {} after {} of {}, \"{}\"",
+                death.reason.as_str(),
+                death.attempts,
+                death.group,
+                death.last_error
+            )
+        }
+        Change::Trim { lane, from, to, .. } => format!("trim {lane}:{from}..{to}"),
+        Change::Expire { bucket } => format!("expire {}/{}", bucket >> 32, bucket & 0xffff_ffff),
+        Change::Sweep(sweep) => swept(sweep),
+        Change::Ids(_)
+        | Change::Topic(_)
+        | Change::TopicGone(_)
+        | Change::Group(_)
+        | Change::GroupGone(_)
+        | Change::Lane { .. }
+        | Change::Cursor { .. }
+        | Change::Note { .. }
+        | Change::NoteGone { .. }
+        | Change::Owner { .. }
+        | Change::OwnerGone(_)
+        | Change::Record(_)
+        | Change::Dead(_)
+        | Change::Mark { .. }
+        | Change::Garbage { .. }
+        | Change::GarbageGone(_) => return None,
+    })
+}
+
+fn swept(sweep: &Sweep) -> String {
+    let of = |topic: &TopicId| format!("topic {topic}");
+    match sweep {
+        Sweep::Pages {
+            topic,
+            lane,
+            from,
+            to,
+        } => format!("sweep pages {} {lane}:{from}..{to}", of(topic)),
+        Sweep::Blocks {
+            generation,
+            lane,
+            from,
+            to,
+        } => {
+            format!("sweep blocks {generation} {lane}:{from}..{to}")
+        }
+        Sweep::Lane { topic, lane } => format!("sweep lane {} {lane}", of(topic)),
+        Sweep::Cursor { generation, lane } => format!("sweep cursor {generation} {lane}"),
+        Sweep::Dead { topic } => format!("sweep dead letters {}", of(topic)),
+    }
+}
+
+fn place(world: &World, group: GroupId, lane: Lane, offset: Offset) -> String {
+    let name = world.shard().group_label(group);
+    format!("{name} {lane}:{offset}")
+}

@@ -1,0 +1,278 @@
+//! The commands of a transcript.
+
+use driftq_core::command::{
+    Claim, CreateTopic, Extend, GroupName, Hold, Join, Nack, NackKind, Pause, Produce, Redrive,
+    Seek, SeekTo, Start, TopicName,
+};
+use driftq_core::{
+    Command, ConsumerId, Envelope, Groups, Keyless, RetryPolicy, RetryRequest, SettingsPatch,
+    Timestamp,
+};
+
+use super::World;
+
+/// `1500ms`, `30s`, `5m`, `24h`.
+pub(super) fn time(text: &str) -> Timestamp {
+    Timestamp(millis(text))
+}
+
+fn millis(text: &str) -> u64 {
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let number: u64 = digits
+        .parse()
+        .unwrap_or_else(|_| panic!("`{text}` is no time"));
+    match &text[digits.len()..] {
+        "ms" => number,
+        "s" => number * 1_000,
+        "m" => number * 60_000,
+        "h" => number * 3_600_000,
+        unit => panic!("`{unit}` is no unit of time"),
+    }
+}
+
+/// Words of a line; `"…"` is one word.
+fn words(line: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut quoted = false;
+    for c in line.chars() {
+        match c {
+            '"' => quoted = !quoted,
+            ' ' if !quoted => words.push(String::new()),
+            c => words.last_mut().expect("never empty").push(c),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+fn topic(name: &str) -> TopicName {
+    TopicName {
+        namespace: "default".into(),
+        topic: name.into(),
+    }
+}
+
+fn group(name: &str) -> GroupName {
+    let (of, name) = name
+        .split_once('/')
+        .expect("a group is written topic/group");
+    GroupName {
+        topic: topic(of),
+        group: name.into(),
+    }
+}
+
+/// `name=value` among the words.
+fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+    words
+        .iter()
+        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+}
+
+fn flag(words: &[String], name: &str) -> bool {
+    words.iter().any(|word| word == name)
+}
+
+pub(super) fn parse(world: &mut World, line: &str) -> Command {
+    let words = words(line);
+    let word = |at: usize| {
+        words
+            .get(at)
+            .map(String::as_str)
+            .unwrap_or_else(|| panic!("`{line}` is short"))
+    };
+    match word(0) {
+        "topic" => Command::CreateTopic(CreateTopic {
+            name: topic(word(1)),
+            partitions: word(2).parse().expect("a number of partitions"),
+            settings: settings(&words),
+        }),
+        "group" => {
+            let start = if flag(&words, "latest") {
+                Start::Latest
+            } else {
+                Start::Earliest
+            };
+            Command::CreateGroup(group(word(1)), start)
+        }
+        "delete" if word(1).contains('/') => Command::DeleteGroup(group(word(1))),
+        "delete" => Command::DeleteTopic(topic(word(1))),
+        "pause" => Command::Pause(Pause {
+            name: group(word(1)),
+            by: "ops".into(),
+            reason: "test".into(),
+            until: option(&words, "until").map(time),
+        }),
+        "resume" => Command::Resume(group(word(1))),
+        "seek" => Command::Seek(Seek {
+            name: group(word(1)),
+            to: seek_to(word(2)),
+            dry_run: flag(&words, "dry"),
+        }),
+        "produce" => Command::Produce(Box::new(produce(&words))),
+        "join" => join(world, &words),
+        "leave" => Command::Leave(
+            world
+                .consumers
+                .remove(word(1))
+                .expect("a consumer that joined"),
+        ),
+        "ack" => Command::Ack(claim(world, &words)),
+        "nack" => Command::Nack(nack(world, &words, NackKind::Failed)),
+        "bury" => Command::Nack(nack(world, &words, NackKind::Final)),
+        "release" => Command::Nack(nack(world, &words, NackKind::Release)),
+        "extend" => Command::Extend(Extend {
+            claim: claim(world, &words),
+            lease_ms: option(&words, "lease").map(millis),
+        }),
+        "giveback" => {
+            let token = &world.tokens[&format!("{} {}", word(1), word(2))];
+            Command::GiveBack(Hold {
+                group: token.group,
+                lane: token.lane,
+                generation: token.generation,
+                offset: token.offset,
+                attempt: token.attempt,
+            })
+        }
+        "redrive" => {
+            let id = world.dead.get(&format!("{} {}", word(1), word(2)));
+            Command::Redrive(Redrive {
+                topic: topic(word(1)),
+                id: *id.expect("a dead letter that was seen"),
+                by: "ops".into(),
+                reason: "fixed".into(),
+            })
+        }
+        "view" if word(1).contains('/') => Command::ViewGroup(group(word(1))),
+        "view" => Command::ViewTopic(topic(word(1))),
+        verb => panic!("`{verb}` is no command"),
+    }
+}
+
+fn seek_to(text: &str) -> SeekTo {
+    match text {
+        "earliest" => SeekTo::Earliest,
+        "latest" => SeekTo::Latest,
+        place => {
+            let (partition, offset) = place.split_once(':').expect("partition:offset");
+            SeekTo::Offset {
+                partition: partition.parse().expect("a partition"),
+                offset: offset.parse().expect("an offset"),
+            }
+        }
+    }
+}
+
+fn settings(words: &[String]) -> SettingsPatch {
+    let number = |name| option(words, name).map(|text| text.parse().expect("a number"));
+    SettingsPatch {
+        lease_ms: option(words, "lease").map(millis),
+        max_in_flight: number("max_in_flight").map(|n: u64| n as u32),
+        max_open: number("max_open").map(|n: u64| n as u32),
+        retry_policy: option(words, "retry").map(|text| {
+            let request = retry(text);
+            RetryPolicy {
+                max_attempts: request.max_attempts,
+                backoff_ms: request.backoff_ms.expect("base"),
+                max_backoff_ms: request.max_backoff_ms.expect("most"),
+            }
+        }),
+        max_backlog_messages: number("max_messages"),
+        max_backlog_bytes: number("max_bytes"),
+        retention_ms: option(words, "retention").map(millis),
+        retention_bytes: number("retention_bytes"),
+        dedupe_ttl_ms: option(words, "dedupe").map(millis),
+        effect_ttl_ms: option(words, "dedupe").map(millis),
+        keyless: flag(words, "round_robin").then_some(Keyless::RoundRobin),
+        require_token: flag(words, "require_token").then_some(true),
+        groups: flag(words, "declared").then_some(Groups::Declared),
+        ..SettingsPatch::default()
+    }
+}
+
+/// `3,1s,8s`: attempts, first and longest wait.
+fn retry(text: &str) -> RetryRequest {
+    let mut parts = text.split(',');
+    RetryRequest {
+        max_attempts: parts.next().expect("attempts").parse().expect("a number"),
+        backoff_ms: parts.next().map(millis),
+        max_backoff_ms: parts.next().map(millis),
+    }
+}
+
+fn produce(words: &[String]) -> Produce {
+    let text = |name| option(words, name).map(Into::into);
+    let value = words
+        .get(2)
+        .filter(|word| !word.contains('='))
+        .map_or("", String::as_str);
+    let value = match value.strip_suffix("bytes").and_then(|n| n.parse().ok()) {
+        Some(length) => "x".repeat(length),
+        None => value.to_owned(),
+    };
+    Produce {
+        topic: topic(&words[1]),
+        key: option(words, "key").unwrap_or_default().to_owned().into(),
+        value: value.into(),
+        envelope: Envelope {
+            tenant_id: text("tenant"),
+            idempotency_key: text("idem"),
+            target_topic: text("to"),
+            partition_override: option(words, "p").map(|p| p.parse().expect("a partition")),
+            deadline: option(words, "deadline").map(time),
+            retry_policy: option(words, "retry").map(retry),
+            ..Envelope::default()
+        },
+        routing: None,
+        trace: None,
+    }
+}
+
+fn join(world: &mut World, words: &[String]) -> Command {
+    world.next_ticket += 1;
+    let consumer = ConsumerId(world.next_ticket);
+    world.consumers.insert(words[1].clone(), consumer);
+    Command::Join(Join {
+        consumer,
+        name: group(&words[2]),
+        owner: option(words, "owner").unwrap_or(&words[1]).into(),
+        lease_ms: option(words, "lease").map(millis),
+        credit: option(words, "credit").map_or(100, |n| n.parse().expect("a number")),
+        credit_bytes: option(words, "bytes").map_or(1 << 20, |n| n.parse().expect("a number")),
+        start: if flag(words, "latest") {
+            Start::Latest
+        } else {
+            Start::Earliest
+        },
+    })
+}
+
+/// `orders/biller 0:3.1` by token, `orders/biller 0:3 owner=w` by owner.
+fn claim(world: &World, words: &[String]) -> Claim {
+    if let Some(owner) = option(words, "owner") {
+        let (partition, offset) = words[2].split_once(':').expect("partition:offset");
+        return Claim::Owner {
+            name: group(&words[1]),
+            partition: partition.parse().expect("a partition"),
+            offset: offset.parse().expect("an offset"),
+            owner: owner.into(),
+        };
+    }
+    let name = format!("{} {}", words[1], words[2]);
+    let token = world.tokens.get(&name);
+    Claim::Token(
+        token
+            .unwrap_or_else(|| panic!("nobody was given {name}"))
+            .clone(),
+    )
+}
+
+fn nack(world: &World, words: &[String], kind: NackKind) -> Nack {
+    Nack {
+        claim: claim(world, words),
+        reason: option(words, "reason").map(Into::into),
+        delay_ms: option(words, "delay").map(millis),
+        kind,
+    }
+}

@@ -1,0 +1,280 @@
+//! Rows in ordered maps. Survives nothing; the model the other engines are held against.
+
+use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+use driftq_core::row::{Columns, Key, Read, Row, Table, Write};
+use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
+
+use crate::{Answer, Engine, EngineError, Ownership};
+
+/// Rows of one shard.
+#[derive(Debug, Clone, Default)]
+struct Rows {
+    epoch: Epoch,
+    last: BatchNo,
+    tables: BTreeMap<Table, BTreeMap<Key, Row>>,
+    /// Records by bucket.
+    buckets: BTreeSet<(u64, Key)>,
+}
+
+/// The memory engine.
+#[derive(Clone)]
+pub struct Memory {
+    shards: Arc<Mutex<BTreeMap<ShardId, Rows>>>,
+    authority: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+}
+
+impl Memory {
+    /// An empty engine whose authority on time is `authority`.
+    pub fn new(authority: impl Fn() -> Timestamp + Send + Sync + 'static) -> Memory {
+        Memory {
+            shards: Arc::default(),
+            authority: Arc::new(authority),
+        }
+    }
+
+    /// Rows of a shard in each table, for tests and tools.
+    pub fn count(&self, shard: ShardId) -> BTreeMap<Table, usize> {
+        let mut shards = self.lock();
+        let tables = &shards.entry(shard).or_default().tables;
+        tables
+            .iter()
+            .map(|(table, rows)| (*table, rows.len()))
+            .collect()
+    }
+
+    /// A copy of the rows as they are now.
+    pub fn snapshot(&self) -> Memory {
+        let shards = self.lock().clone();
+        Memory {
+            shards: Arc::new(Mutex::new(shards)),
+            authority: self.authority.clone(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ShardId, Rows>> {
+        // A poisoned lock holds whole rows: nothing in here panics half way through a commit.
+        self.shards
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn owned<T>(
+        &self,
+        ownership: Ownership,
+        act: impl FnOnce(&mut Rows) -> T,
+    ) -> Result<T, EngineError> {
+        let mut shards = self.lock();
+        let rows = shards.entry(ownership.shard).or_default();
+        match rows.epoch == ownership.epoch {
+            true => Ok(act(rows)),
+            false => Err(EngineError::Fenced),
+        }
+    }
+}
+
+impl Engine for Memory {
+    fn claim(&self, shard: ShardId) -> Answer<'_, (Ownership, Timestamp)> {
+        let mut shards = self.lock();
+        let rows = shards.entry(shard).or_default();
+        rows.epoch.0 += 1;
+        let claimed = (
+            Ownership {
+                shard,
+                epoch: rows.epoch,
+            },
+            (self.authority)(),
+        );
+        Box::pin(std::future::ready(Ok(claimed)))
+    }
+
+    fn load<'a>(
+        &'a self,
+        ownership: Ownership,
+        each: &'a mut (dyn FnMut(Row) + Send),
+    ) -> Answer<'a, ()> {
+        let loaded = self.owned(ownership, |rows| rows.loaded());
+        Box::pin(std::future::ready(
+            loaded.map(|rows| rows.into_iter().for_each(each)),
+        ))
+    }
+
+    fn read(&self, ownership: Ownership, reads: Vec<Read>) -> Answer<'_, Vec<Vec<Row>>> {
+        let answers = self.owned(ownership, |rows| {
+            reads.iter().map(|read| rows.read(read)).collect()
+        });
+        Box::pin(std::future::ready(answers))
+    }
+
+    fn commit(
+        &self,
+        ownership: Ownership,
+        batch: BatchNo,
+        writes: Vec<Write>,
+    ) -> Answer<'_, Timestamp> {
+        let done = self.owned(ownership, |rows| rows.commit(batch, writes));
+        let answer = done.and_then(|done| done).map(|()| (self.authority)());
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// Tables that are read as a whole at recovery.
+const LOADED: [Table; 8] = [
+    Table::Head,
+    Table::Topic,
+    Table::Group,
+    Table::Lane,
+    Table::Cursor,
+    Table::Mark,
+    Table::Owner,
+    Table::Garbage,
+];
+
+impl Rows {
+    fn table(&self, table: Table) -> &BTreeMap<Key, Row> {
+        static EMPTY: BTreeMap<Key, Row> = BTreeMap::new();
+        self.tables.get(&table).unwrap_or(&EMPTY)
+    }
+
+    fn loaded(&self) -> Vec<Row> {
+        let last = Key::Head { batch: self.last };
+        let clean = match self.table(Table::Head).get(&last).map(|head| &head.columns) {
+            Some(Columns::Head { clean, .. }) => *clean,
+            Some(_) | None => BatchNo(0),
+        };
+        let is_old = |key: &Key| matches!(key, Key::Head { batch } if *batch < clean);
+        LOADED
+            .iter()
+            .flat_map(|table| self.table(*table).values())
+            .filter(|row| !is_old(&row.key))
+            .cloned()
+            .collect()
+    }
+
+    fn range(&self, from: Key, to: Key) -> btree_map::Range<'_, Key, Row> {
+        self.table(from.table()).range(from..to.max(from))
+    }
+
+    fn read(&self, read: &Read) -> Vec<Row> {
+        match read {
+            Read::Key(key) => self
+                .table(key.table())
+                .get(key)
+                .cloned()
+                .into_iter()
+                .collect(),
+            Read::Range {
+                from,
+                to,
+                reverse,
+                rows,
+                bytes,
+                bodies,
+            } => {
+                let mut range = self.range(*from, *to);
+                let mut left = *bytes;
+                let mut found = Vec::new();
+                while found.len() < *rows && (found.is_empty() || left > 0) {
+                    let next = if *reverse {
+                        range.next_back()
+                    } else {
+                        range.next()
+                    };
+                    let Some((_, row)) = next else { break };
+                    left = left.saturating_sub(row.body.len());
+                    let body = if *bodies {
+                        row.body.clone()
+                    } else {
+                        Bytes::new()
+                    };
+                    found.push(Row {
+                        body,
+                        ..row.clone()
+                    });
+                }
+                found
+            }
+        }
+    }
+
+    fn commit(&mut self, batch: BatchNo, writes: Vec<Write>) -> Result<(), EngineError> {
+        if batch != self.last.next() {
+            return Err(EngineError::Fenced);
+        }
+        self.last = batch;
+        for write in writes {
+            self.apply(write);
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, write: Write) {
+        match write {
+            Write::Put(row) => {
+                let key = row.key;
+                if let Columns::Record { bucket, .. } = row.columns {
+                    self.remove(&key);
+                    self.buckets.insert((bucket, key));
+                }
+                self.tables.entry(key.table()).or_default().insert(key, row);
+            }
+            Write::Delete(key) => self.remove(&key),
+            Write::DeleteRange { from, to } => self.remove_where(from, to, |_| true),
+            Write::Trim {
+                topic,
+                lane,
+                from,
+                to,
+            } => {
+                let page = |last| Key::Page { topic, lane, last };
+                self.remove_where(
+                    page(from),
+                    page(to),
+                    |row| matches!(row.columns, Columns::Page { base, .. } if base >= from),
+                );
+            }
+            Write::Touch {
+                key,
+                expires,
+                bucket,
+            } => {
+                if let Some(row) = self.table(key.table()).get(&key).cloned() {
+                    self.apply(Write::Put(Row {
+                        columns: Columns::Record { expires, bucket },
+                        ..row
+                    }));
+                }
+            }
+            Write::Expire { bucket } => {
+                let least = Key::Head { batch: BatchNo(0) };
+                let of_bucket = self.buckets.range((bucket, least)..(bucket + 1, least));
+                for key in of_bucket.map(|(_, key)| *key).collect::<Vec<_>>() {
+                    self.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn remove_where(&mut self, from: Key, to: Key, is_meant: impl Fn(&Row) -> bool) {
+        let meant = self
+            .range(from, to)
+            .filter(|(_, row)| is_meant(row))
+            .map(|(key, _)| *key);
+        for key in meant.collect::<Vec<_>>() {
+            self.remove(&key);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some(row) = self
+            .tables
+            .get_mut(&key.table())
+            .and_then(|rows| rows.remove(key))
+            && let Columns::Record { bucket, .. } = row.columns
+        {
+            self.buckets.remove(&(bucket, *key));
+        }
+    }
+}
