@@ -13,6 +13,7 @@ mod pack;
 mod pipeline;
 mod recovery;
 pub mod row;
+mod session;
 mod settings;
 mod shard;
 mod time;
@@ -33,6 +34,7 @@ pub use pipeline::{
     Answered, Batch, Input, Output, Pipeline, PipelineConfig, ReadId, Release, Ticket,
 };
 pub use recovery::{Recovered, Recovery};
+pub use session::{HEARTBEAT_MS, Line, STALLED_MS, Session};
 pub use settings::{Groups, Keyless, OnDoubt, RetryPolicy, Settings, SettingsPatch};
 pub use shard::{Image, Shard, ShardConfig};
 pub use time::Timestamp;

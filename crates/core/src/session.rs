@@ -1,0 +1,244 @@
+//! One consumer's connection: a stream of deliveries, or a poll that is answered once.
+//!
+//! A machine like the pipeline. The shell tells it what came from the shard, when the client can take
+//! another line, what time it is and when the client is gone; it says which lines to write and which
+//! commands to send.
+//!
+//! # Guarantees
+//!
+//! 1. A delivery is yielded at most once; one that was never yielded goes back, uncounted, when the
+//!    connection ends.
+//! 2. A delivery that was yielded is never given back here: its worker may have it.
+//! 3. Nothing waits here without bound: the shard sends no more than the consumer's credit.
+//!
+//! Times are of the shell's own clock: only spans matter.
+
+use std::collections::VecDeque;
+
+use crate::change::Delivery;
+use crate::command::Command;
+use crate::id::ConsumerId;
+use crate::time::Timestamp;
+
+/// An idle stream says something this often, so that proxies and clients know it lives.
+pub const HEARTBEAT_MS: u64 = 15_000;
+/// A client that takes nothing for so long while something waits for it is gone.
+pub const STALLED_MS: u64 = 30_000;
+
+/// What a client is to read next.
+#[derive(Debug)]
+pub enum Line {
+    /// A delivery.
+    Delivery(Box<Delivery>),
+    /// Nothing new: a blank line.
+    Heartbeat,
+}
+
+/// How a connection takes its deliveries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// One after the other, for ever.
+    Stream,
+    /// Those of one batch, or none if nothing comes until then.
+    Poll { until: Timestamp },
+}
+
+/// One consumer's connection.
+#[derive(Debug)]
+pub struct Session {
+    consumer: ConsumerId,
+    kind: Kind,
+    /// Delivered by the shard and not yielded.
+    queue: VecDeque<Box<Delivery>>,
+    /// When a line was last yielded.
+    yielded_at: Timestamp,
+    /// Since when something waits to be taken.
+    waits_since: Option<Timestamp>,
+    is_over: bool,
+}
+
+impl Session {
+    /// A stream of a consumer that joined.
+    pub fn stream(consumer: ConsumerId, now: Timestamp) -> Session {
+        Session::new(consumer, Kind::Stream, now)
+    }
+
+    /// A poll that waits for `wait_ms`.
+    pub fn poll(consumer: ConsumerId, now: Timestamp, wait_ms: u64) -> Session {
+        Session::new(consumer, Kind::Poll { until: now.after(wait_ms) }, now)
+    }
+
+    fn new(consumer: ConsumerId, kind: Kind, now: Timestamp) -> Session {
+        let queue = VecDeque::new();
+        Session { consumer, kind, queue, yielded_at: now, waits_since: None, is_over: false }
+    }
+
+    /// The shard delivered. What comes too late goes back.
+    #[must_use = "the command must be sent"]
+    pub fn deliver(&mut self, now: Timestamp, delivery: Box<Delivery>) -> Option<Command> {
+        if self.is_over {
+            return Some(Command::GiveBack(delivery.hold));
+        }
+        self.waits_since.get_or_insert(now);
+        self.queue.push_back(delivery);
+        None
+    }
+
+    /// The client can take a line. None: there is none yet.
+    pub fn pull(&mut self, now: Timestamp) -> Option<Line> {
+        if self.is_over {
+            return None;
+        }
+        let line = match self.queue.pop_front() {
+            Some(delivery) => Line::Delivery(delivery),
+            None if self.heartbeat_at() <= now => Line::Heartbeat,
+            None => return None,
+        };
+        self.yielded_at = now;
+        self.waits_since = (!self.queue.is_empty()).then_some(now);
+        Some(line)
+    }
+
+    fn heartbeat_at(&self) -> Timestamp {
+        match self.kind {
+            Kind::Stream => self.yielded_at.after(HEARTBEAT_MS),
+            Kind::Poll { .. } => Timestamp::MAX,
+        }
+    }
+
+    /// Whether the connection has come to its end: the client stalls, or the poll has its answer.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        let is_stalled = self.waits_since.is_some_and(|since| now.since(since) >= STALLED_MS);
+        let is_answered = match self.kind {
+            Kind::Stream => false,
+            Kind::Poll { until } => !self.queue.is_empty() || now >= until,
+        };
+        is_stalled || is_answered
+    }
+
+    /// When to look again if nothing happens before.
+    pub fn next_deadline(&self) -> Timestamp {
+        let stalled = self.waits_since.map_or(Timestamp::MAX, |since| since.after(STALLED_MS));
+        let until = match self.kind {
+            Kind::Stream => self.heartbeat_at(),
+            Kind::Poll { until } => until,
+        };
+        stalled.min(until)
+    }
+
+    /// Ends the connection: the consumer leaves, and what was not yielded goes back. Once.
+    #[must_use = "the commands must be sent"]
+    pub fn end(&mut self) -> Vec<Command> {
+        if std::mem::replace(&mut self.is_over, true) {
+            return Vec::new();
+        }
+        let unyielded = self.queue.drain(..).map(|delivery| Command::GiveBack(delivery.hold));
+        std::iter::once(Command::Leave(self.consumer)).chain(unyielded).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::command::Hold;
+    use crate::id::{Generation, GroupId, Lane, MessageId, ShardId, TopicId};
+    use crate::message::Message;
+    use crate::token::LeaseToken;
+
+    fn delivery(offset: u64) -> Box<Delivery> {
+        let (topic, lane, group, generation) = (TopicId(1), Lane(0), GroupId(2), Generation(3));
+        Box::new(Delivery {
+            token: LeaseToken {
+                restore: 0,
+                namespace: "default".into(),
+                shard: ShardId(0),
+                topic,
+                lane,
+                offset,
+                group,
+                generation,
+                attempt: 1,
+                granted_at: Timestamp(0),
+            },
+            hold: Hold { group, lane, generation, offset, attempt: 1 },
+            topic: "orders".into(),
+            group: "biller".into(),
+            id: MessageId { restore: 0, shard: ShardId(0), topic, lane, offset },
+            spent: 1,
+            lease_ms: 1_000,
+            expires_at: Timestamp(1_000),
+            last_error: "".into(),
+            message: Arc::new(Message {
+                produced_at: Timestamp(0),
+                key: Default::default(),
+                value: Default::default(),
+                envelope: Default::default(),
+                routing: None,
+                trace: None,
+                origin: None,
+                redriven: 0,
+                for_group: None,
+                death: None,
+            }),
+        })
+    }
+
+    fn given_back(commands: &[Command]) -> Vec<u64> {
+        let offset = |command: &Command| match command {
+            Command::GiveBack(hold) => Some(hold.offset),
+            _ => None,
+        };
+        commands.iter().filter_map(offset).collect()
+    }
+
+    #[test]
+    fn what_was_never_yielded_goes_back_once() {
+        let mut session = Session::stream(ConsumerId(1), Timestamp(0));
+        for offset in 0..3 {
+            assert!(session.deliver(Timestamp(1), delivery(offset)).is_none());
+        }
+        assert!(matches!(session.pull(Timestamp(2)), Some(Line::Delivery(d)) if d.hold.offset == 0));
+        let commands = session.end();
+        assert!(matches!(commands[0], Command::Leave(ConsumerId(1))));
+        assert_eq!(given_back(&commands), [1, 2]);
+        assert!(session.end().is_empty());
+        assert!(session.pull(Timestamp(3)).is_none());
+        let late = session.deliver(Timestamp(4), delivery(9));
+        assert!(matches!(late, Some(Command::GiveBack(hold)) if hold.offset == 9));
+    }
+
+    #[test]
+    fn an_idle_stream_says_something_every_15_seconds() {
+        let mut session = Session::stream(ConsumerId(1), Timestamp(0));
+        assert!(session.pull(Timestamp(14_999)).is_none());
+        assert_eq!(session.next_deadline(), Timestamp(15_000));
+        assert!(matches!(session.pull(Timestamp(15_000)), Some(Line::Heartbeat)));
+        assert!(session.pull(Timestamp(29_999)).is_none());
+        assert!(!session.is_due(Timestamp(3_600_000)), "idle is not stalled");
+    }
+
+    #[test]
+    fn a_client_that_takes_nothing_for_30_seconds_is_dropped() {
+        let mut session = Session::stream(ConsumerId(1), Timestamp(0));
+        let _ = session.deliver(Timestamp(5_000), delivery(0));
+        let _ = session.deliver(Timestamp(20_000), delivery(1));
+        assert!(!session.is_due(Timestamp(34_999)));
+        assert!(session.is_due(Timestamp(35_000)));
+        session.pull(Timestamp(35_000));
+        assert!(!session.is_due(Timestamp(64_999)), "it reads again");
+        assert!(session.is_due(Timestamp(65_000)));
+    }
+
+    #[test]
+    fn a_poll_ends_with_its_first_messages_or_its_time() {
+        let mut session = Session::poll(ConsumerId(1), Timestamp(0), 20_000);
+        assert!(!session.is_due(Timestamp(19_999)));
+        assert!(session.is_due(Timestamp(20_000)));
+        let _ = session.deliver(Timestamp(1), delivery(0));
+        assert!(session.is_due(Timestamp(1)));
+        assert!(session.pull(Timestamp(1)).is_some());
+        assert_eq!(given_back(&session.end()), [] as [u64; 0]);
+    }
+}
