@@ -1,0 +1,215 @@
+//! What clients alone can tell, where commits are not seen: I1, I13, and of dead letters I20 to I22.
+//!
+//! A cursor that was moved or removed, or may have been, is left out: without commits nobody can say
+//! what it still owes.
+
+use crate::history::Verb;
+use crate::ids::{Column, CursorId, FastMap, NameId, ReaderId};
+use crate::invariant::Invariant::{I1, I13, I20, I21, I22};
+use crate::report::Findings;
+use crate::story::{Ask, Outcome, Seen, Story};
+
+/// Judges the end of every message, and every dead letter.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    let mut judge = Judge {
+        story,
+        findings,
+        fates: FastMap::default(),
+        keys: FastMap::default(),
+        has_redrives: false,
+        read_since: story.places.readers.column(None),
+        is_disturbed: story.places.cursors.column(false),
+        is_reader_disturbed: story.places.readers.column(false),
+    };
+    judge.listen();
+    judge.dead_letters();
+    if let Some(ended) = story.ended {
+        judge.unsettled(ended);
+        judge.unread(ended);
+    }
+}
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    fates: FastMap<(CursorId, u64), Fate>,
+    /// The idempotency key under which each body was sent.
+    keys: FastMap<u64, Option<NameId>>,
+    has_redrives: bool,
+    /// Since when a group is known to be there.
+    read_since: Column<ReaderId, Option<u64>>,
+    is_disturbed: Column<CursorId, bool>,
+    is_reader_disturbed: Column<ReaderId, bool>,
+}
+
+/// What clients know of a message in a group.
+#[derive(Clone, Copy, Default)]
+struct Fate {
+    is_delivered: bool,
+    /// An ack was done, or may have been.
+    is_acked: bool,
+    /// A final nack was done, or may have been.
+    is_final: bool,
+    is_dead: bool,
+}
+
+impl Fate {
+    /// The group has it, or had.
+    fn is_reached(&self) -> bool {
+        self.is_delivered || self.is_acked || self.is_dead
+    }
+}
+
+impl Judge<'_, '_> {
+    fn listen(&mut self) {
+        let places = &self.story.places;
+        for moment in &self.story.moments {
+            if let Seen::Delivered { entry, .. } = moment.seen {
+                let cursor = places.cursor_of(entry);
+                let fate = self
+                    .fates
+                    .entry((cursor, places.offset_of(entry)))
+                    .or_default();
+                fate.is_delivered = true;
+                self.read_since[places.cursors.key(cursor).0].get_or_insert(moment.seq);
+            } else if let Seen::Answered(call) = moment.seen
+                && let Ask::CreateGroup(reader) = self.story.calls[call].ask
+                && self.story.calls[call].outcome.is_done()
+            {
+                self.read_since[reader].get_or_insert(moment.seq);
+            }
+        }
+        for call in self
+            .story
+            .calls
+            .iter()
+            .filter(|call| !call.outcome.is_refused())
+        {
+            self.asked(call.ask);
+        }
+    }
+
+    fn asked(&mut self, ask: Ask<'_>) {
+        let places = &self.story.places;
+        match ask {
+            Ask::Settle(settle) => {
+                let cursor = places.cursor_of(settle.entry);
+                let offset = places.offset_of(settle.entry);
+                let fate = self.fates.entry((cursor, offset)).or_default();
+                fate.is_acked |= matches!(settle.verb, Verb::Ack);
+                fate.is_final |= matches!(settle.verb, Verb::Final);
+            }
+            Ask::Produce(send) => {
+                self.keys.insert(send.content.body, send.key);
+            }
+            Ask::Seek(cursor) => {
+                self.is_disturbed[cursor] = true;
+                self.is_reader_disturbed[places.cursors.key(cursor).0] = true;
+            }
+            Ask::DeleteGroup(reader) => {
+                self.is_reader_disturbed[reader] = true;
+                places
+                    .cursors_of(reader)
+                    .for_each(|cursor| self.is_disturbed[cursor] = true);
+            }
+            Ask::DeleteTopic(topic) => {
+                for cursor in places.cursors_on(topic) {
+                    self.is_disturbed[cursor] = true;
+                }
+                for reader in places
+                    .readers
+                    .ids()
+                    .filter(|id| places.readers.key(*id).0 == topic)
+                {
+                    self.is_reader_disturbed[reader] = true;
+                }
+            }
+            Ask::Redrive(_) => self.has_redrives = true,
+            Ask::CreateGroup(_) | Ask::Other => {}
+        }
+    }
+
+    fn dead_letters(&mut self) {
+        for told in &self.story.dead_letters {
+            let letter = told.letter;
+            let text = self.story.places.position_text(told.at);
+            let group = &letter.group;
+            let fate = self.fates.entry((told.cursor, letter.offset)).or_default();
+            if fate.is_dead && !self.is_disturbed[told.cursor] {
+                let says = format_args!("{text} is dead in {group} twice");
+                self.findings.add(I20, told.seq, says);
+            }
+            fate.is_dead = true;
+            if &*letter.reason == "final" && !fate.is_final {
+                let says = format_args!("{text} is dead in {group} as final, nobody said so");
+                self.findings.add(I21, told.seq, says);
+            }
+            if letter.attempts > 0 && letter.last_error.is_empty() {
+                let says = format_args!("{text} is dead in {group} without its last error");
+                self.findings.add(I22, told.seq, says);
+            }
+            // A redriven message may leave its key behind.
+            let may_lack_key = self.has_redrives && told.key.is_none();
+            let key = self.keys.get(&letter.message.body);
+            if key.is_some_and(|key| *key != told.key) && !may_lack_key {
+                let says = format_args!("{text} is dead in {group} with another key");
+                self.findings.add(I22, told.seq, says);
+            }
+        }
+    }
+
+    /// What was delivered and neither acked nor dead.
+    fn unsettled(&mut self, ended: u64) {
+        let places = &self.story.places;
+        for (&(cursor, offset), fate) in &self.fates {
+            let is_settled = fate.is_acked || fate.is_dead;
+            if fate.is_delivered && !is_settled && !self.is_disturbed[cursor] {
+                let text = places.cursor_text(cursor);
+                let says = format_args!("offset {offset} of {text} was delivered and never ended");
+                self.findings.add(I13, ended, says);
+            }
+        }
+    }
+
+    /// What was produced and never delivered.
+    fn unread(&mut self, ended: u64) {
+        let places = &self.story.places;
+        let mut readers = places.names.column(Vec::new());
+        for reader in places
+            .readers
+            .ids()
+            .filter(|id| !self.is_reader_disturbed[*id])
+        {
+            if let Some(since) = self.read_since[reader] {
+                readers[places.readers.key(reader).0].push((reader, since));
+            }
+        }
+        for call in self.story.calls.iter() {
+            let (
+                Ask::Produce(send),
+                Outcome::Produced {
+                    at,
+                    deduplicated: false,
+                    ..
+                },
+            ) = (call.ask, call.outcome)
+            else {
+                continue;
+            };
+            let (lane, offset) = places.positions.key(at);
+            for &(reader, since) in &readers[send.topic] {
+                if since > call.invoked {
+                    continue;
+                }
+                let cursor = places.cursors.find((reader, lane));
+                let fate = cursor.and_then(|cursor| self.fates.get(&(cursor, offset)));
+                if !fate.is_some_and(Fate::is_reached) {
+                    let text = places.position_text(at);
+                    let group = places.names.key(places.readers.key(reader).1);
+                    let says = format_args!("{text} was never delivered to {group}");
+                    self.findings.add(I1, ended, says);
+                }
+            }
+        }
+    }
+}

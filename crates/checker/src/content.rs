@@ -1,0 +1,260 @@
+//! What is stored and seen, against what was sent: I2 to I6, I31, and of I1 that an answered produce
+//! is stored.
+//!
+//! A position takes its content from whoever shows it first (the commit, where commits are seen) and
+//! every later look must agree. Only that first look is traced back to a produce.
+
+use crate::history::Content;
+use crate::ids::{CallId, Column, FastMap, LabelId, PositionId};
+use crate::invariant::Invariant::{I1, I2, I3, I4, I5, I6, I31};
+use crate::report::Findings;
+use crate::story::{Ask, Letter, Outcome, Put, Seen, Send, Step, Story};
+
+/// The largest message: 16 MiB of value and a kibibyte of key.
+const SIZE_MAX: u64 = (16 << 20) + 1024;
+
+/// Judges every position and every body.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    let mut judge = Judge {
+        story,
+        findings,
+        bodies: FastMap::default(),
+        shown: story.places.positions.column(None),
+        places: story.places.labels.column(None),
+        n_redrives: 0,
+    };
+    for moment in &story.moments {
+        match moment.seen {
+            Seen::Invoked(call) => judge.invoked(call),
+            Seen::Answered(call) => judge.answered(moment.seq, call),
+            Seen::Delivered {
+                entry,
+                id,
+                delivery,
+            } => {
+                let at = story.places.position_of(entry);
+                judge.delivered(moment.seq, at, id, &delivery.message);
+            }
+            Seen::Committed(batch) => {
+                for step in story.steps_of(&story.batches[batch]) {
+                    if let Step::Stored(put) = step {
+                        judge.stored(moment.seq, put);
+                    }
+                }
+            }
+        }
+    }
+    for letter in &story.dead_letters {
+        judge.dead_letter(letter);
+    }
+}
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    bodies: FastMap<u64, Body<'a>>,
+    shown: Column<PositionId, Option<Shown<'a>>>,
+    places: Column<LabelId, Option<PositionId>>,
+    n_redrives: u32,
+}
+
+/// What is known of one logical message.
+struct Body<'a> {
+    send: Send<'a>,
+    /// Times it was sent and not refused.
+    n_sent: u32,
+    /// Places of its topic where it lies, dead letters and redriven copies apart.
+    n_copies: u32,
+}
+
+/// What was first seen at a position.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    id: LabelId,
+    content: &'a Content,
+}
+
+impl<'a> Judge<'_, 'a> {
+    fn invoked(&mut self, call: CallId) {
+        let call = &self.story.calls[call];
+        let n_sent = u32::from(!call.outcome.is_refused());
+        match call.ask {
+            Ask::Produce(send) => {
+                let body = Body {
+                    send,
+                    n_sent: 0,
+                    n_copies: 0,
+                };
+                self.bodies.entry(send.content.body).or_insert(body).n_sent += n_sent;
+            }
+            Ask::Redrive(_) => self.n_redrives += n_sent,
+            Ask::Settle(_)
+            | Ask::CreateGroup(_)
+            | Ask::DeleteGroup(_)
+            | Ask::DeleteTopic(_)
+            | Ask::Seek(_)
+            | Ask::Other => {}
+        }
+    }
+
+    fn answered(&mut self, seq: u64, call: CallId) {
+        let call = &self.story.calls[call];
+        let (
+            Ask::Produce(send),
+            Outcome::Produced {
+                id,
+                at,
+                deduplicated,
+            },
+        ) = (call.ask, call.outcome)
+        else {
+            return;
+        };
+        if self.story.has_facts() && self.shown[at].is_none() {
+            if !deduplicated {
+                let text = self.story.places.position_text(at);
+                self.findings
+                    .add(I1, seq, format_args!("{text} is produced but not stored"));
+            }
+            return;
+        }
+        if send.size > SIZE_MAX && !self.story.has_facts() {
+            let size = send.size;
+            self.findings.add(
+                I31,
+                seq,
+                format_args!("a message of {size} bytes is accepted"),
+            );
+        }
+        if self.observed(seq, at, id, send.content) {
+            self.copied(seq, at, send.content);
+        }
+    }
+
+    fn delivered(&mut self, seq: u64, at: PositionId, id: LabelId, content: &'a Content) {
+        if self.story.has_facts() && self.shown[at].is_none() {
+            let text = self.story.places.position_text(at);
+            self.findings
+                .add(I2, seq, format_args!("{text} is delivered but not stored"));
+            return;
+        }
+        if self.observed(seq, at, id, content) && self.traced(seq, at, content) {
+            self.copied(seq, at, content);
+        }
+    }
+
+    fn stored(&mut self, seq: u64, put: &Put<'a>) {
+        let stored = put.stored;
+        let is_first = self.observed(seq, put.at, put.id, &stored.message);
+        let text = self.story.places.position_text(put.at);
+        if stored.size > SIZE_MAX {
+            let size = stored.size;
+            self.findings
+                .add(I31, seq, format_args!("{text} is stored with {size} bytes"));
+        }
+        if !is_first || !self.traced(seq, put.at, &stored.message) {
+            return;
+        }
+        let sent = self.bodies[&stored.message.body].send.size;
+        if stored.size != sent {
+            let size = stored.size;
+            self.findings.add(
+                I31,
+                seq,
+                format_args!("{text} is stored with {size} bytes, sent with {sent}"),
+            );
+        }
+        if !stored.dead_letter && stored.for_group.is_none() {
+            self.copied(seq, put.at, &stored.message);
+        }
+    }
+
+    fn dead_letter(&mut self, letter: &Letter<'a>) {
+        let content = &letter.letter.message;
+        if self.observed(letter.seq, letter.at, letter.origin, content) {
+            self.traced(letter.seq, letter.at, content);
+        }
+    }
+
+    /// Compares with what was seen before. True if this is the first look.
+    fn observed(&mut self, seq: u64, at: PositionId, id: LabelId, content: &'a Content) -> bool {
+        let labels = &self.story.places.labels;
+        let text = self.story.places.position_text(at);
+        let is_first = self.shown[at].is_none();
+        let first = *self.shown[at].get_or_insert(Shown { id, content });
+        let place = *self.places[id].get_or_insert(at);
+        if first.id != id {
+            let (a, b) = (labels.key(first.id), labels.key(id));
+            self.findings
+                .add(I4, seq, format_args!("{text} is {b} and was {a}"));
+        } else if place != at {
+            let (id, was) = (labels.key(id), self.story.places.position_text(place));
+            self.findings
+                .add(I4, seq, format_args!("{id} is at {text} and was at {was}"));
+        } else if first.content != content {
+            let was = first.content;
+            self.findings.add(
+                I3,
+                seq,
+                format_args!("{text} shows {content:?} and showed {was:?}"),
+            );
+        }
+        is_first
+    }
+
+    /// Finds the produce behind a body. True if there is one.
+    fn traced(&mut self, seq: u64, at: PositionId, content: &Content) -> bool {
+        let text = self.story.places.position_text(at);
+        let Some(body) = self.bodies.get(&content.body) else {
+            self.findings.add(
+                I2,
+                seq,
+                format_args!("nobody produced {content:?} at {text}"),
+            );
+            return false;
+        };
+        if body.n_sent == 0 {
+            self.findings.add(
+                I5,
+                seq,
+                format_args!("{text} holds {content:?}, which was refused"),
+            );
+            return false;
+        }
+        if body.send.content != content {
+            let sent = body.send.content;
+            self.findings.add(
+                I3,
+                seq,
+                format_args!("{text} holds {content:?}, sent as {sent:?}"),
+            );
+        }
+        true
+    }
+
+    /// Counts a copy of a body in its topic. Where commits are not seen, a copy may be a redriven one.
+    fn copied(&mut self, seq: u64, at: PositionId, content: &Content) {
+        let Some(body) = self.bodies.get_mut(&content.body) else {
+            return;
+        };
+        let (lane, _) = self.story.places.positions.key(at);
+        if self.story.places.lanes.key(lane).0 != body.send.topic {
+            return;
+        }
+        body.n_copies += 1;
+        let redriven_max = if self.story.has_facts() {
+            0
+        } else {
+            self.n_redrives
+        };
+        if body.n_copies > body.n_sent.saturating_add(redriven_max) {
+            let (n_copies, n_sent) = (body.n_copies, body.n_sent);
+            let text = self.story.places.position_text(at);
+            self.findings.add(
+                I6,
+                seq,
+                format_args!("{text} is copy {n_copies} of a message sent {n_sent} times"),
+            );
+        }
+    }
+}

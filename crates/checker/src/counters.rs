@@ -1,0 +1,83 @@
+//! Counters that nodes show: of I52 that they add up, of I51 that the last ones are empty.
+//!
+//! What they should say after a batch is for the model to judge.
+
+use crate::ids::{Column, CursorId};
+use crate::invariant::Invariant::{I51, I52};
+use crate::report::Findings;
+use crate::story::{Ask, Counted, Step, Story};
+
+/// Judges every set of counters by itself, and the last one of each cursor.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    let mut last: Column<CursorId, Option<&Counted<'_>>> = story.places.cursors.column(None);
+    for counted in &story.counted {
+        let text = story.places.cursor_text(counted.cursor);
+        let counters = counted.counters;
+        let open = counters.leased.saturating_add(counters.waiting);
+        let unread = counters.high.checked_sub(counters.next);
+        if unread.and_then(|unread| unread.checked_add(open)) != Some(counters.backlog) {
+            findings.add(
+                I52,
+                counted.seq,
+                format_args!("{text} does not add up: {counters:?}"),
+            );
+        }
+        if story.healed.is_some_and(|healed| healed < counted.seq) {
+            last[counted.cursor] = Some(counted);
+        }
+    }
+    if story.ended.is_none() {
+        return;
+    }
+    let gone = gone(story);
+    for counted in last
+        .iter()
+        .flatten()
+        .filter(|counted| !gone[counted.cursor])
+    {
+        let counters = counted.counters;
+        let is_read = counters.next == counters.high;
+        if !is_read || counters.leased > 0 || counters.waiting > 0 || counters.backlog > 0 {
+            let text = story.places.cursor_text(counted.cursor);
+            findings.add(
+                I51,
+                counted.seq,
+                format_args!("{text} is not drained: {counters:?}"),
+            );
+        }
+    }
+}
+
+/// The cursors whose topic or group is gone in the end, or may be.
+fn gone(story: &Story<'_>) -> Column<CursorId, bool> {
+    let places = &story.places;
+    let mut gone = places.cursors.column(false);
+    for step in &story.steps {
+        if let Step::Opened { life, .. } = *step {
+            gone[places.lives.key(life).0] = false;
+        } else if let Step::GroupGone { reader } = *step {
+            places
+                .cursors_of(reader)
+                .for_each(|cursor| gone[cursor] = true);
+        } else if let Step::TopicGone { topic } = *step {
+            places
+                .cursors_on(topic)
+                .for_each(|cursor| gone[cursor] = true);
+        }
+    }
+    if story.has_facts() {
+        return gone;
+    }
+    for call in story.calls.iter().filter(|call| !call.outcome.is_refused()) {
+        if let Ask::DeleteGroup(reader) = call.ask {
+            places
+                .cursors_of(reader)
+                .for_each(|cursor| gone[cursor] = true);
+        } else if let Ask::DeleteTopic(topic) = call.ask {
+            places
+                .cursors_on(topic)
+                .for_each(|cursor| gone[cursor] = true);
+        }
+    }
+    gone
+}

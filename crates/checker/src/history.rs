@@ -1,0 +1,398 @@
+//! The history of a run: what clients asked for and were told, what consumers saw, and, where the
+//! harness can see it, what the node committed.
+//!
+//! One event a line as JSON. The simulator hands events over in memory, real processes write files
+//! that a harness merges by `seq`. Everything the checker knows, it knows from here.
+//!
+//! 1. `seq` orders events as the harness observed them: a reply has a greater `seq` than its
+//!    invocation, and an event that could have caused another has a smaller one.
+//! 2. A call is invoked once and ends at most once: `Done`, `Refused` (definite: nothing happened) or
+//!    `Unknown` (it may or may not have happened). A call without an end is `Unknown`.
+//! 3. `body` is unique to one logical message: producers repeat it only when they repeat a call.
+//! 4. `Committed` events come in commit order of their shard, those that happened and only those,
+//!    whether or not the node that sent them ever learned it. A history without any is legal: then
+//!    only what clients saw is judged.
+//! 5. `topic` names one life of a topic: a harness that creates a topic again gives it another name.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A topic, group, consumer or key.
+pub type Name = Arc<str>;
+
+/// One observation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// The harness's order of observations.
+    pub seq: u64,
+    /// When it was observed, in milliseconds of the harness's clock. Never compared with times of
+    /// the authority clock, which are named `now`, `until`, `due` and `deadline`.
+    pub at: u64,
+    /// Who observed it.
+    pub process: u32,
+    /// What was observed.
+    pub what: What,
+}
+
+/// What was observed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the variant says what its fields are")]
+pub enum What {
+    /// A client sent a request.
+    Invoked { call: u64, op: Op },
+    /// It was answered: it happened.
+    Done { call: u64, reply: Reply },
+    /// It was refused: nothing happened. `code` is the error, `state` its further word, if any
+    /// (`STALE_LEASE`, `generation`).
+    Refused {
+        call: u64,
+        code: Name,
+        state: Option<Name>,
+    },
+    /// Nobody knows: a time-out, a lost connection, an answer that says so.
+    Unknown { call: u64 },
+    /// A consumer read a delivery.
+    Delivered(Delivery),
+    /// The engine made a batch durable. `now` is the authority clock of the batch.
+    Committed {
+        shard: u32,
+        epoch: u64,
+        batch: u64,
+        now: u64,
+        facts: Vec<Fact>,
+    },
+    /// A node showed the counters of a group, as of `batch` where the harness knows it.
+    Counted {
+        batch: Option<u64>,
+        counters: Counters,
+    },
+    /// A fault was injected (`fault` such as `crash`, `point` such as `committing`).
+    Fault { fault: Name, point: Name },
+    /// No more faults. From here on everything must drain.
+    Healed,
+    /// A dead letter that is there at the end of the run.
+    DeadLetter(DeadLetter),
+    /// The run is over and drained. Without this event the promises about the end are not judged.
+    Ended,
+}
+
+/// What a client asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the variant says what its fields are")]
+pub enum Op {
+    /// Store a message.
+    Produce(Produce),
+    /// Settle, give back or renew a delivery.
+    Settle {
+        lease: Lease,
+        verb: Verb,
+        by_owner: bool,
+    },
+    /// Make a group that starts at the first (`false`) or behind the last message (`true`).
+    CreateGroup {
+        topic: Name,
+        group: Name,
+        latest: bool,
+    },
+    /// Remove a group.
+    DeleteGroup { topic: Name, group: Name },
+    /// Remove a topic with its groups.
+    DeleteTopic { topic: Name },
+    /// Stop or go.
+    Pause {
+        topic: Name,
+        group: Name,
+        paused: bool,
+    },
+    /// Move the cursor of one partition.
+    Seek {
+        topic: Name,
+        group: Name,
+        partition: u32,
+        offset: u64,
+    },
+    /// Bring a dead letter back. `id` is the dead letter's.
+    Redrive { topic: Name, id: Name },
+    /// Anything that only looks.
+    Look,
+}
+
+/// A message to be stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Produce {
+    /// Where to.
+    pub topic: Name,
+    /// Its content.
+    pub message: Content,
+    /// The idempotency key.
+    pub idem: Option<Name>,
+    /// Length of key and value.
+    pub size: u64,
+}
+
+/// What must arrive as it was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Content {
+    /// Fingerprint of the value; unique to one logical message.
+    pub body: u64,
+    /// The message key.
+    pub key: Name,
+    /// The tenant; `default` when none was given.
+    pub tenant: Name,
+}
+
+/// How a delivery is settled or renewed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the variant says what its fields are")]
+pub enum Verb {
+    /// It is done.
+    Ack,
+    /// It failed; try again, after `delay_ms` if given.
+    Nack { delay_ms: Option<u64> },
+    /// It failed for good.
+    Final,
+    /// Nothing failed, somebody else should take it, after `delay_ms`.
+    Release { delay_ms: u64 },
+    /// More time.
+    Extend { lease_ms: u64 },
+}
+
+/// What a client is told.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the variant says what its fields are")]
+pub enum Reply {
+    /// The message is stored there, now or (`deduplicated`) before.
+    Produced {
+        id: Name,
+        partition: u32,
+        offset: u64,
+        deduplicated: bool,
+    },
+    /// Settled or renewed.
+    Settled,
+    /// The dead letter is on its way again, now or (`already`) before, as message `new`.
+    Redriven { new: Name, already: bool },
+    /// Anything else.
+    Ok,
+}
+
+/// Names one attempt of one message in one group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Lease {
+    /// The topic's life.
+    pub topic: Name,
+    /// The group.
+    pub group: Name,
+    /// The generation of its cursor: grows when the group is created again or moved.
+    pub generation: u64,
+    /// Partition.
+    pub partition: u32,
+    /// Offset.
+    pub offset: u64,
+    /// The fence.
+    pub attempt: u32,
+}
+
+/// A delivery as its consumer read it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Which attempt of which message.
+    pub lease: Lease,
+    /// The message's id.
+    pub id: Name,
+    /// Deliveries that count against the limit, this one included.
+    pub spent: u32,
+    /// What came.
+    pub message: Content,
+}
+
+/// Something that became true with a commit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the variant says what its fields are")]
+pub enum Fact {
+    /// A message is stored.
+    Stored(Stored),
+    /// A produce found its key taken: `id` is the message that has it.
+    Deduplicated {
+        topic: Name,
+        tenant: Name,
+        idem: Name,
+        id: Name,
+    },
+    /// A group exists; one entry per partition: (generation, first offset it reads).
+    GroupMade {
+        topic: Name,
+        group: Name,
+        cursors: Vec<(u64, u64)>,
+    },
+    /// A group is gone.
+    GroupGone { topic: Name, group: Name },
+    /// A topic is gone, with its groups.
+    TopicGone { topic: Name },
+    /// A cursor was moved: everything of its older generation is over.
+    Moved {
+        topic: Name,
+        group: Name,
+        partition: u32,
+        generation: u64,
+        offset: u64,
+    },
+    /// A lease was given.
+    Granted(Granted),
+    /// The group passes a message by that is meant for another group.
+    Passed {
+        topic: Name,
+        group: Name,
+        generation: u64,
+        partition: u32,
+        offset: u64,
+    },
+    /// The lease now ends at `until`.
+    Extended { lease: Lease, until: u64 },
+    /// The lease is over.
+    Ended { lease: Lease, how: How },
+    /// The message is dead in that group. `attempt` 0: it was never delivered.
+    Died {
+        lease: Lease,
+        reason: Name,
+        id: Name,
+    },
+    /// Dead letter `id` was sent again as message `new` for `group`.
+    Redriven { id: Name, new: Name, group: Name },
+    /// Messages below `first` are no longer kept, but for those that are open.
+    Trimmed {
+        topic: Name,
+        partition: u32,
+        first: u64,
+    },
+}
+
+/// A stored message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Stored {
+    /// Where.
+    pub topic: Name,
+    /// Partition.
+    pub partition: u32,
+    /// Offset.
+    pub offset: u64,
+    /// Its id.
+    pub id: Name,
+    /// What.
+    pub message: Content,
+    /// Length of key and value.
+    pub size: u64,
+    /// Its idempotency key, and until when (authority clock) it is taken.
+    pub idem: Option<(Name, u64)>,
+    /// Only for this group.
+    pub for_group: Option<Name>,
+    /// Not to be delivered afresh at or after this time.
+    pub deadline: Option<u64>,
+    /// The retry policy in force for it.
+    pub retry: Retry,
+    /// A dead letter: a message of a `dlq.` topic.
+    pub dead_letter: bool,
+}
+
+/// A retry policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retry {
+    /// Deliveries in all; `None` = for ever.
+    pub max_attempts: Option<u32>,
+    /// First wait.
+    pub backoff_ms: u64,
+    /// Longest wait.
+    pub max_backoff_ms: u64,
+}
+
+/// A lease that was given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Granted {
+    /// Which attempt of which message.
+    pub lease: Lease,
+    /// Deliveries that count, this one included.
+    pub spent: u32,
+    /// Its end, by the authority clock.
+    pub until: u64,
+    /// The consumer that has it: one stream or poll, not the owner's name.
+    pub consumer: u64,
+    /// How many that consumer may hold.
+    pub credit: u32,
+    /// How many the group may have leased in this partition.
+    pub max_in_flight: u32,
+}
+
+/// How a lease ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the variant says what its fields are")]
+pub enum How {
+    /// Done.
+    Acked,
+    /// Failed; not before `due`. `asked`: the worker named the delay, else the policy did.
+    Nacked { due: u64, asked: bool },
+    /// Its time ran out; not before `due`.
+    Expired { due: u64 },
+    /// Given back, uncounted; not before `due`.
+    Returned { due: u64 },
+    /// Dead in this commit; a `Died` fact says why. `asked`: by a final nack.
+    Dead { asked: bool },
+}
+
+/// What a node says of one partition of a group.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Topic.
+    pub topic: Name,
+    /// Group.
+    pub group: Name,
+    /// Partition.
+    pub partition: u32,
+    /// Generation of the cursor.
+    pub generation: u64,
+    /// First offset never delivered.
+    pub next: u64,
+    /// First offset not yet stored.
+    pub high: u64,
+    /// Leased.
+    pub leased: u64,
+    /// Waiting for a retry.
+    pub waiting: u64,
+    /// Not settled.
+    pub backlog: u64,
+}
+
+/// A dead letter as read at the end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeadLetter {
+    /// Its own id.
+    pub id: Name,
+    /// The topic it comes from.
+    pub topic: Name,
+    /// The group in which it died.
+    pub group: Name,
+    /// Partition and offset it had there.
+    pub partition: u32,
+    /// Offset it had there.
+    pub offset: u64,
+    /// Id it had there.
+    pub origin: Name,
+    /// Why.
+    pub reason: Name,
+    /// Counted deliveries.
+    pub attempts: u32,
+    /// The last error.
+    pub last_error: Name,
+    /// Its content.
+    pub message: Content,
+    /// Its idempotency key.
+    pub idem: Option<Name>,
+    /// Sent again as this message.
+    pub redriven: Option<Name>,
+}

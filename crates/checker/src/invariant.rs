@@ -1,0 +1,103 @@
+//! The promises, by their numbers.
+
+use std::fmt;
+
+/// A promise that a history can be seen to keep or break.
+///
+/// The numbers are those of the project's list of invariants; the ones left out need more than one
+/// node, the effect ledger, quotas or credentials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Invariant {
+    /// No loss: what was answered as produced is stored, and in the end every group that should read
+    /// it has settled it.
+    I1,
+    /// No phantom: nothing is stored, granted or delivered that nobody produced.
+    I2,
+    /// Same content: body, key and tenant arrive as they were sent, on every attempt, as a dead letter
+    /// and after it.
+    I3,
+    /// One position: an id has one place and a place has one id, whoever looks and whenever.
+    I4,
+    /// Refused means absent: a refused produce never shows up.
+    I5,
+    /// Unknown at most once: a message is stored no more often than it was sent, and once with a key.
+    I6,
+    /// Real-time order: a produce sent after another was answered lies behind it.
+    I7,
+    /// No going back: batches, epochs, the clock, offsets and generations only grow.
+    I8,
+    /// Attempts grow: each grant has a greater one than the last, and a delivery shows a granted
+    /// attempt, once.
+    I9,
+    /// One lease: nothing is granted while a lease is open, and only the open lease can end.
+    I10,
+    /// Stale is refused: what names an older attempt or generation is never done.
+    I11,
+    /// Ack is final: what was answered as acked is acked and is never granted again.
+    I12,
+    /// An ack touches one: nothing that was delivered ends without its own ack or dead letter.
+    I13,
+    /// One end: nothing happens to a message after its end, nor in a generation that is over.
+    I14,
+    /// No early redelivery: a lease ends by its worker's word or when its time has come.
+    I15,
+    /// Backoff: what failed waits as long as the policy says, and no longer.
+    I16,
+    /// Idempotent ack: repeating an ack that was done is never refused.
+    I17,
+    /// Attempts count: they are 1, 2, 3 … without a gap, and `spent` counts those not given back.
+    I18,
+    /// Limit: no grant beyond `max_attempts`.
+    I19,
+    /// Dead exactly once: the end, the reason and the dead letter are one commit, and it is there in
+    /// the end.
+    I20,
+    /// No early death: exhausted, final or past its deadline, and the reason says which.
+    I21,
+    /// Dead letters are faithful: origin, reason, attempts, error and key are those of the message.
+    I22,
+    /// Redrive: a dead letter makes one new message, for its group only.
+    I23,
+    /// First grants in order: a cursor never goes back.
+    I25,
+    /// No skip: a cursor leaves no message out.
+    I27,
+    /// Producer order: what one producer sends one after the other lies in that order.
+    I28,
+    /// In flight: a partition has no more leases than its group allows, a consumer no more than its
+    /// credit.
+    I29,
+    /// Size: nothing too large is stored, and nothing of another size than was sent.
+    I31,
+    /// Dedupe: inside the window one key is one message, and every answer names it.
+    I42,
+    /// Dedupe ends: after the window a key starts anew.
+    I43,
+    /// Tenant scope: equal keys of two tenants never meet.
+    I45,
+    /// Not before: no grant before the message is due.
+    I49,
+    /// Deadline: no first grant at or after the message's deadline.
+    I50,
+    /// No wedge: after the faults everything drains.
+    I51,
+    /// Conservation: counters say what was committed.
+    I52,
+}
+
+impl Invariant {
+    /// Every promise this crate knows, in order.
+    pub const ALL: [Invariant; 35] = {
+        use Invariant::*;
+        [
+            I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15, I16, I17, I18, I19,
+            I20, I21, I22, I23, I25, I27, I28, I29, I31, I42, I43, I45, I49, I50, I51, I52,
+        ]
+    };
+}
+
+impl fmt::Display for Invariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}")
+    }
+}

@@ -1,0 +1,66 @@
+//! Batches in their order: I8, and what a batch stores.
+
+use crate::invariant::Invariant::I8;
+use crate::story::{Batch, Put};
+
+use super::{Message, Model};
+
+/// The last batch of a shard.
+#[derive(Clone, Copy)]
+pub(super) struct ShardState {
+    number: u64,
+    epoch: u64,
+    now: u64,
+}
+
+impl<'a> Model<'_, 'a> {
+    pub(super) fn open(&mut self, batch: &Batch) {
+        self.seq = batch.seq;
+        self.now = batch.now;
+        let Batch {
+            seq,
+            shard,
+            epoch,
+            number,
+            now,
+            ..
+        } = *batch;
+        let Some(last) = self.shards.insert(shard, ShardState { number, epoch, now }) else {
+            return;
+        };
+        if number.checked_sub(1) != Some(last.number) {
+            let says = format_args!("batch {number} of shard {shard} follows {}", last.number);
+            self.findings.add(I8, seq, says);
+        }
+        if epoch < last.epoch {
+            let was = last.epoch;
+            let says =
+                format_args!("batch {number} of shard {shard} has epoch {epoch} after {was}");
+            self.findings.add(I8, seq, says);
+        }
+        if now < last.now {
+            let was = last.now;
+            let says = format_args!("batch {number} of shard {shard} is of {now}, after {was}");
+            self.findings.add(I8, seq, says);
+        }
+    }
+
+    pub(super) fn stored(&mut self, put: Put<'a>) {
+        let (lane, offset) = self.story.places.positions.key(put.at);
+        let high = self.lanes[lane].high;
+        if offset != high {
+            let text = self.story.places.position_text(put.at);
+            let says = format_args!("{text} is stored where {high} comes next");
+            self.findings.add(I8, self.seq, says);
+        }
+        let lane = &mut self.lanes[lane];
+        lane.high = high.max(offset.saturating_add(1));
+        lane.stored.push(put.at);
+        lane.has_dead_letters |= put.stored.dead_letter;
+        self.messages[put.at] = Some(Message { put, seq: self.seq });
+        self.positions[put.id] = Some(put.at);
+        if put.stored.dead_letter {
+            self.buried.push(put.id);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Counters against the model: I52.
+
+use crate::ids::FastMap;
+use crate::invariant::Invariant::I52;
+use crate::story::{Batch, Counted, Step, Story};
+
+use super::Model;
+
+/// Counters that wait for the batch they speak of.
+pub(super) struct Expected<'s, 'a> {
+    /// By shard, the next batch last.
+    waiting: FastMap<u32, Vec<&'s Counted<'a>>>,
+}
+
+impl<'s, 'a> Expected<'s, 'a> {
+    pub(super) fn new(story: &'s Story<'a>) -> Self {
+        let places = &story.places;
+        let mut shards = places.names.column(None);
+        for batch in &story.batches {
+            for step in story.steps_of(batch) {
+                if let Step::Opened { life, .. } = *step {
+                    let cursor = places.lives.key(life).0;
+                    shards[places.topic_of(cursor)] = Some(batch.shard);
+                }
+            }
+        }
+        let mut waiting: FastMap<u32, Vec<&Counted<'_>>> = FastMap::default();
+        for counted in story
+            .counted
+            .iter()
+            .filter(|counted| counted.batch.is_some())
+        {
+            if let Some(shard) = shards[places.topic_of(counted.cursor)] {
+                waiting.entry(shard).or_default().push(counted);
+            }
+        }
+        for counted in waiting.values_mut() {
+            counted.sort_by_key(|counted| std::cmp::Reverse(counted.batch));
+        }
+        Self { waiting }
+    }
+
+    /// Judges the counters that speak of `batch`.
+    pub(super) fn after(&mut self, model: &mut Model<'_, '_>, batch: &Batch) {
+        let Some(waiting) = self.waiting.get_mut(&batch.shard) else {
+            return;
+        };
+        while let Some(counted) = waiting.pop_if(|next| next.batch <= Some(batch.number)) {
+            if counted.batch == Some(batch.number) {
+                model.counted(counted);
+            } else {
+                model.never_committed(counted);
+            }
+        }
+    }
+
+    /// Judges the counters that speak of no batch there was.
+    pub(super) fn finish(self, model: &mut Model<'_, '_>) {
+        for counted in self.waiting.values().flatten() {
+            model.never_committed(counted);
+        }
+    }
+}
+
+impl Model<'_, '_> {
+    fn counted(&mut self, counted: &Counted<'_>) {
+        let state = &self.cursors[counted.cursor];
+        let high = self.lanes[self.story.places.cursors.key(counted.cursor).1].high;
+        let told = counted.counters;
+        let is_true = state.life.is_some()
+            && told.generation == state.generation
+            && told.next == state.next
+            && told.high == high
+            && told.leased == state.leased
+            && told.waiting == state.waiting;
+        if !is_true {
+            let text = self.story.places.cursor_text(counted.cursor);
+            let says = format_args!(
+                "{text} has generation {}, next {}, high {high}, {} leased, {} waiting; shown is {told:?}",
+                state.generation, state.next, state.leased, state.waiting,
+            );
+            self.findings.add(I52, counted.seq, says);
+        }
+    }
+
+    fn never_committed(&mut self, counted: &Counted<'_>) {
+        let text = self.story.places.cursor_text(counted.cursor);
+        let batch = counted.batch.unwrap_or_default();
+        let says = format_args!("{text} is shown as of batch {batch}, which there never was");
+        self.findings.add(I52, counted.seq, says);
+    }
+}

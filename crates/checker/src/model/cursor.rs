@@ -1,0 +1,129 @@
+//! Cursors: where they open, and that they go on one by one. I25, I27, and of I8 that generations
+//! grow, of I1 that nothing is passed by or trimmed that a group still has to read.
+
+use crate::ids::{CursorId, EntryId, LaneId, LifeId};
+use crate::invariant::Invariant::{I1, I8, I14, I25, I27};
+
+use super::{Model, State, lower};
+
+impl Model<'_, '_> {
+    pub(super) fn opened(&mut self, life: LifeId, offset: u64) {
+        let (cursor, generation) = self.story.places.lives.key(life);
+        self.closed(cursor);
+        let former = self.cursors[cursor].generation;
+        if generation <= former {
+            let text = self.story.places.cursor_text(cursor);
+            let says = format_args!("{text} has generation {generation} after {former}");
+            self.findings.add(I8, self.seq, says);
+        }
+        let state = &mut self.cursors[cursor];
+        state.life = Some(life);
+        state.generation = generation.max(former);
+        state.start = offset;
+        state.next = offset;
+    }
+
+    /// Everything of the generation is over.
+    pub(super) fn closed(&mut self, cursor: CursorId) {
+        let state = &mut self.cursors[cursor];
+        state.life = None;
+        for entry in std::mem::take(&mut state.granted) {
+            if let State::Leased { consumer, .. } = self.entries[entry].state {
+                self.consumers.entry(consumer).and_modify(lower);
+            }
+        }
+        let state = &mut self.cursors[cursor];
+        (state.leased, state.waiting, state.settled) = (0, 0, 0);
+    }
+
+    /// The entry is of the generation its cursor has now. If not, that is told here.
+    pub(super) fn is_current(&mut self, entry: EntryId) -> bool {
+        let cursor = self.story.places.cursor_of(entry);
+        let is_current = self.cursors[cursor].life == Some(self.story.places.life_of(entry));
+        if !is_current {
+            self.breaks(
+                I14,
+                entry,
+                format_args!("is touched, and that generation is not there"),
+            );
+        }
+        is_current
+    }
+
+    /// The cursor goes on to an entry it has not seen yet.
+    pub(super) fn goes_on(&mut self, entry: EntryId) {
+        let places = &self.story.places;
+        let offset = places.offset_of(entry);
+        let cursor = places.cursor_of(entry);
+        let next = self.cursors[cursor].next;
+        if offset < next {
+            self.breaks(
+                I25,
+                entry,
+                format_args!("is read first where {next} comes next"),
+            );
+        }
+        let lane = &self.lanes[places.cursors.key(cursor).1];
+        // Only dead letters are trimmed before every group has read them.
+        let is_purged = lane.has_dead_letters && offset <= lane.first;
+        if offset > next && !is_purged {
+            self.breaks(
+                I27,
+                entry,
+                format_args!("is read first where {next} comes next"),
+            );
+        }
+        self.cursors[cursor].next = next.max(offset.saturating_add(1));
+    }
+
+    pub(super) fn passed(&mut self, entry: EntryId) {
+        if !self.is_current(entry) {
+            return;
+        }
+        if self.entries[entry].state != State::Fresh {
+            self.breaks(
+                I14,
+                entry,
+                format_args!("is passed by, though it was read before"),
+            );
+            return;
+        }
+        self.goes_on(entry);
+        self.becomes(entry, State::Passed);
+        let group = self
+            .story
+            .places
+            .group_of(self.story.places.cursor_of(entry));
+        let for_group = self
+            .message_of(entry)
+            .and_then(|message| message.put.for_group);
+        if for_group.is_none_or(|only| only == group) {
+            self.breaks(
+                I1,
+                entry,
+                format_args!("is passed by, though it is for this group"),
+            );
+        }
+    }
+
+    pub(super) fn trimmed(&mut self, lane: LaneId, first: u64) {
+        let state = &mut self.lanes[lane];
+        state.first = state.first.max(first);
+        if state.has_dead_letters {
+            return;
+        }
+        let places = &self.story.places;
+        for cursor in places
+            .cursors
+            .ids()
+            .filter(|id| places.cursors.key(*id).1 == lane)
+        {
+            let state = &self.cursors[cursor];
+            if state.life.is_some() && state.next < first {
+                let (text, next) = (places.cursor_text(cursor), state.next);
+                let says = format_args!("{text} is trimmed to {first}, {next} comes next");
+                self.findings.add(I1, self.seq, says);
+            }
+        }
+    }
+}

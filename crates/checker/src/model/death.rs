@@ -1,0 +1,147 @@
+//! Messages that die: I20 and I21, and of I3 that the dead letter has their content.
+//!
+//! The end of the lease, the reason and the dead letter are one commit; they are compared when the
+//! batch closes, so that their order inside it does not matter.
+
+use crate::ids::{EntryId, LabelId};
+use crate::invariant::Invariant::{I3, I20, I21};
+
+use super::{Message, Model, State};
+
+/// A message that died in a group.
+pub(super) struct Death<'a> {
+    pub(super) entry: EntryId,
+    pub(super) reason: &'a str,
+    /// The dead letter.
+    pub(super) id: LabelId,
+    /// Attempts that counted.
+    pub(super) spent: u32,
+    /// The batch.
+    pub(super) seq: u64,
+}
+
+impl<'a> Model<'_, 'a> {
+    pub(super) fn died(&mut self, entry: EntryId, attempt: u32, reason: &'a str, id: LabelId) {
+        if !self.is_current(entry) {
+            return;
+        }
+        let state = self.entries[entry];
+        if state.died.is_some() {
+            self.breaks(I20, entry, format_args!("dies a second time"));
+            return;
+        }
+        self.entries[entry].died = Some(self.seq);
+        if attempt == 0 && state.state == State::Fresh {
+            self.goes_on(entry);
+            self.becomes(
+                entry,
+                State::Dead {
+                    is_asked: false,
+                    seq: self.seq,
+                },
+            );
+        } else if attempt != state.attempt {
+            let last = state.attempt;
+            let says = format_args!("dies of attempt {attempt}, the last is {last}");
+            self.breaks(I20, entry, says);
+        }
+        self.death_of[id] = Some(self.deaths.len());
+        self.died.push(self.deaths.len());
+        let spent = state.spent();
+        self.deaths.push(Death {
+            entry,
+            reason,
+            id,
+            spent,
+            seq: self.seq,
+        });
+    }
+
+    /// Compares what the batch said of the dead.
+    pub(super) fn close(&mut self) {
+        for entry in std::mem::take(&mut self.ended_as_dead) {
+            if self.entries[entry].died != Some(self.seq) {
+                self.breaks(I20, entry, format_args!("ends as dead without a reason"));
+            }
+        }
+        for death in std::mem::take(&mut self.died) {
+            self.is_dead(death);
+            self.is_buried(death);
+            self.is_reasoned(death);
+        }
+        for id in std::mem::take(&mut self.buried) {
+            let is_known =
+                self.death_of[id].is_some_and(|death| self.deaths[death].seq == self.seq);
+            if !is_known {
+                let name = self.story.places.labels.key(id);
+                let says = format_args!("{name} is a dead letter, and nothing died");
+                self.findings.add(I20, self.seq, says);
+            }
+        }
+    }
+
+    fn is_dead(&mut self, death: usize) {
+        let entry = self.deaths[death].entry;
+        let is_dead = matches!(
+            self.entries[entry].state, State::Dead { seq, .. } if seq == self.seq
+        );
+        if !is_dead {
+            self.breaks(I20, entry, format_args!("dies and its lease does not end"));
+        }
+    }
+
+    fn is_buried(&mut self, death: usize) {
+        let Death { entry, id, .. } = self.deaths[death];
+        let letter = self.stored_as(id).filter(|letter| letter.seq == self.seq);
+        let Some(letter) = letter.filter(|letter| letter.put.stored.dead_letter) else {
+            self.breaks(
+                I20,
+                entry,
+                format_args!("dies and its dead letter is not stored"),
+            );
+            return;
+        };
+        let content = self
+            .message_of(entry)
+            .map(|message| &message.put.stored.message);
+        if content.is_some_and(|content| *content != letter.put.stored.message) {
+            self.breaks(
+                I3,
+                entry,
+                format_args!("has another content as a dead letter"),
+            );
+        }
+    }
+
+    fn is_reasoned(&mut self, death: usize) {
+        let Death {
+            entry,
+            reason,
+            spent,
+            ..
+        } = self.deaths[death];
+        let Some(message) = self.message_of(entry) else {
+            return;
+        };
+        let is_asked = matches!(
+            self.entries[entry].state,
+            State::Dead { is_asked: true, .. }
+        );
+        let stored = message.put.stored;
+        let is_true = match reason {
+            "exhausted" => !is_asked && stored.retry.max_attempts == Some(spent),
+            "final" => is_asked && self.was_asked(entry, |asked| asked.last),
+            "deadline" => stored.deadline.is_some_and(|at| at <= self.now),
+            _ => false,
+        };
+        if !is_true {
+            let says = format_args!("dies as {reason} after {spent} attempts, which is not true");
+            self.breaks(I21, entry, says);
+        }
+    }
+
+    /// The message with this id.
+    pub(super) fn stored_as(&self, id: LabelId) -> Option<Message<'a>> {
+        self.positions[id].and_then(|at| self.messages[at])
+    }
+}

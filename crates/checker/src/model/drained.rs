@@ -1,0 +1,63 @@
+//! The end of a run: I1, I13, I51.
+
+use crate::ids::{CursorId, LifeId};
+use crate::invariant::Invariant::{I1, I13, I51};
+
+use super::{Model, State};
+
+impl Model<'_, '_> {
+    /// Every group that is still there has settled all that it should read.
+    pub(super) fn drained(&mut self, ended: u64) {
+        for cursor in self.story.places.cursors.ids() {
+            let state = &self.cursors[cursor];
+            let high = self.lanes[self.story.places.cursors.key(cursor).1].high;
+            let Some(life) = state.life else {
+                continue;
+            };
+            if state.settled != high.saturating_sub(state.start) {
+                self.unsettled(ended, cursor, life);
+            }
+        }
+    }
+
+    fn unsettled(&mut self, ended: u64, cursor: CursorId, life: LifeId) {
+        let places = &self.story.places;
+        let lane = &self.lanes[places.cursors.key(cursor).1];
+        let group = places.group_of(cursor);
+        let (mut n_open, mut n_unread) = (0, 0);
+        for at in &lane.stored {
+            let (_, offset) = places.positions.key(*at);
+            if offset < self.cursors[cursor].start {
+                continue;
+            }
+            let entry = places.entries.find(life, offset);
+            let state = entry.map_or(State::Fresh, |entry| self.entries[entry].state);
+            let text = places.position_text(*at);
+            match state {
+                State::Leased { .. } | State::Waiting { .. } => {
+                    n_open += 1;
+                    let group = places.names.key(group);
+                    let says = format_args!("{text} was granted in {group} and is not settled");
+                    self.findings.add(I13, ended, says);
+                }
+                // Dead letters may be dropped before a group has read them.
+                State::Fresh if lane.has_dead_letters && offset < lane.first => {}
+                State::Fresh => {
+                    n_unread += 1;
+                    let only = self.messages[*at].and_then(|message| message.put.for_group);
+                    if only.is_none_or(|only| only == group) {
+                        let group = places.names.key(group);
+                        let says = format_args!("{text} was never granted in {group}");
+                        self.findings.add(I1, ended, says);
+                    }
+                }
+                State::Acked | State::Dead { .. } | State::Passed => {}
+            }
+        }
+        if n_open + n_unread > 0 {
+            let text = places.cursor_text(cursor);
+            let says = format_args!("{text} ends with {n_unread} unread and {n_open} open");
+            self.findings.add(I51, ended, says);
+        }
+    }
+}

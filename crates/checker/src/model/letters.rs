@@ -1,0 +1,96 @@
+//! Dead letters as they are read at the end: I20, I22.
+
+use std::fmt;
+
+use crate::ids::{FastSet, LabelId};
+use crate::invariant::Invariant::{I20, I22};
+use crate::story::Letter;
+
+use super::Model;
+use super::death::Death;
+
+impl Model<'_, '_> {
+    pub(super) fn dead_letters(&mut self) {
+        let mut read: FastSet<LabelId> = FastSet::default();
+        for letter in &self.story.dead_letters {
+            let name = self.story.places.labels.key(letter.id);
+            if !read.insert(letter.id) {
+                self.findings
+                    .add(I20, letter.seq, format_args!("{name} is there twice"));
+                continue;
+            }
+            match self.death_of[letter.id] {
+                Some(death) => self.faithful(letter, death),
+                None => {
+                    let says = format_args!("{name} is there and nothing died");
+                    self.findings.add(I20, letter.seq, says);
+                }
+            }
+        }
+        let Some(ended) = self.story.ended else {
+            return;
+        };
+        for death in &self.deaths {
+            if !read.contains(&death.id) && !self.may_be_gone(death) {
+                let text = self.story.places.entry_text(death.entry);
+                let says = format_args!("{text} died and there is no dead letter");
+                self.findings.add(I20, ended, says);
+            }
+        }
+    }
+
+    /// The letter went with its topic, or was kept long enough.
+    fn may_be_gone(&self, death: &Death<'_>) -> bool {
+        let places = &self.story.places;
+        let topic = places.topic_of(places.cursor_of(death.entry));
+        let is_trimmed = self.positions[death.id].is_some_and(|at| {
+            let (lane, offset) = places.positions.key(at);
+            self.topics_gone[places.lanes.key(lane).0] || offset < self.lanes[lane].first
+        });
+        self.topics_gone[topic] || is_trimmed
+    }
+
+    fn faithful(&mut self, told: &Letter<'_>, death: usize) {
+        let places = &self.story.places;
+        let Death {
+            entry,
+            reason,
+            spent,
+            ..
+        } = self.deaths[death];
+        let letter = told.letter;
+        if told.at != places.position_of(entry) || told.cursor != places.cursor_of(entry) {
+            self.differs(told, format_args!("died as {}", places.entry_text(entry)));
+        }
+        if &*letter.reason != reason {
+            self.differs(told, format_args!("died as {reason}"));
+        }
+        if letter.attempts != spent {
+            self.differs(told, format_args!("died after {spent} attempts"));
+        }
+        if letter.attempts > 0 && letter.last_error.is_empty() {
+            self.differs(told, format_args!("has a last error"));
+        }
+        let Some(message) = self.message_of(entry) else {
+            return;
+        };
+        if told.origin != message.put.id {
+            self.differs(told, format_args!("was {}", message.put.stored.id));
+        }
+        // A redriven message may carry the key of the first one or leave it behind.
+        let is_copy = message.put.for_group.is_some();
+        if told.key != message.put.key && !(is_copy && message.put.key.is_none()) {
+            self.differs(
+                told,
+                format_args!("had the key {:?}", message.put.stored.idem),
+            );
+        }
+    }
+
+    fn differs(&mut self, told: &Letter<'_>, truth: fmt::Arguments<'_>) {
+        let name = self.story.places.labels.key(told.id);
+        let letter = told.letter;
+        let says = format_args!("{name} {truth}, and the letter says {letter:?}");
+        self.findings.add(I22, told.seq, says);
+    }
+}

@@ -1,0 +1,88 @@
+//! Offsets against real time: I7 and I28.
+//!
+//! When a produce is sent, everything answered before it must lie in front of it. It is enough to
+//! compare with the highest offset answered so far.
+
+use crate::ids::{CallId, Column, FastMap, LaneId};
+use crate::invariant::Invariant::{I7, I28};
+use crate::report::Findings;
+use crate::story::{Outcome, Seen, Story};
+
+/// Judges every produce that stored something.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    let mut highest: Column<LaneId, Highest> = story.places.lanes.column(Highest::default());
+    let mut highest_own: FastMap<(LaneId, u32), u64> = FastMap::default();
+    for moment in &story.moments {
+        let process = moment.process;
+        if let Seen::Invoked(call) = moment.seen {
+            let Some((lane, offset)) = stored_at(story, call) else {
+                continue;
+            };
+            let seq = story.calls[call].answered;
+            let text = story.places.lane_text(lane);
+            if let Some(own) = highest_own
+                .get(&(lane, process))
+                .filter(|own| **own >= offset)
+            {
+                let says =
+                    format_args!("{text}/{offset} was sent by process {process} after {own}");
+                findings.add(I28, seq, says);
+            }
+            if let Some(other) = highest[lane]
+                .of_others(process)
+                .filter(|other| *other >= offset)
+            {
+                findings.add(
+                    I7,
+                    seq,
+                    format_args!("{text}/{offset} was sent after {other}"),
+                );
+            }
+        } else if let Seen::Answered(call) = moment.seen {
+            let Some((lane, offset)) = stored_at(story, call) else {
+                continue;
+            };
+            let own = highest_own.entry((lane, process)).or_insert(offset);
+            *own = offset.max(*own);
+            highest[lane].raise(process, *own);
+        }
+    }
+}
+
+fn stored_at(story: &Story<'_>, call: CallId) -> Option<(LaneId, u64)> {
+    let Outcome::Produced {
+        at,
+        deduplicated: false,
+        ..
+    } = story.calls[call].outcome
+    else {
+        return None;
+    };
+    Some(story.places.positions.key(at))
+}
+
+/// The highest offset of a partition, and the highest that another process has.
+#[derive(Clone, Copy, Default)]
+struct Highest {
+    first: Option<(u64, u32)>,
+    second: Option<(u64, u32)>,
+}
+
+impl Highest {
+    fn of_others(self, process: u32) -> Option<u64> {
+        [self.first, self.second]
+            .into_iter()
+            .flatten()
+            .find(|top| top.1 != process)
+            .map(|top| top.0)
+    }
+
+    fn raise(&mut self, process: u32, offset: u64) {
+        let top = Some((offset, process));
+        match self.first {
+            Some((_, leader)) if leader == process => self.first = self.first.max(top),
+            _ if self.first < top => (self.first, self.second) = (top, self.first),
+            _ => self.second = self.second.max(top),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Dead letters that are sent again: I23.
+
+use crate::ids::{Column, FastMap, LabelId, NameId};
+use crate::invariant::Invariant::I23;
+use crate::report::Findings;
+use crate::story::{Ask, Batch, Outcome, Put, Step, Story};
+
+/// Judges every redrive, as committed and as answered.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    let labels = &story.places.labels;
+    let mut judge = Judge {
+        story,
+        findings,
+        messages: FastMap::default(),
+        died_in: FastMap::default(),
+        sent_as: labels.column(None),
+        copy_of: labels.column(None),
+    };
+    for batch in &story.batches {
+        judge.batch(batch);
+    }
+    judge.answers();
+    judge.dead_letters();
+}
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    /// Dead letters and messages for one group, with the batch that stored them.
+    messages: FastMap<LabelId, (u64, Put<'a>)>,
+    /// The group in which a dead letter died.
+    died_in: FastMap<LabelId, NameId>,
+    /// What a dead letter was sent again as.
+    sent_as: Column<LabelId, Option<LabelId>>,
+    /// The dead letter that a message comes from.
+    copy_of: Column<LabelId, Option<LabelId>>,
+}
+
+impl<'a> Judge<'_, 'a> {
+    fn batch(&mut self, batch: &Batch) {
+        // First all that the batch stores: the order of facts inside it means nothing here.
+        for step in self.story.steps_of(batch) {
+            if let Step::Stored(put) = step {
+                if put.stored.dead_letter || put.for_group.is_some() {
+                    self.messages.insert(put.id, (batch.seq, *put));
+                }
+            } else if let Step::Died { entry, id, .. } = *step {
+                let cursor = self.story.places.cursor_of(entry);
+                self.died_in.insert(id, self.story.places.group_of(cursor));
+            }
+        }
+        for step in self.story.steps_of(batch) {
+            if let Step::Redriven { id, new, group } = *step {
+                self.redriven(batch.seq, id, new, group);
+            }
+        }
+        for step in self.story.steps_of(batch) {
+            if let Step::Stored(put) = step
+                && put.for_group.is_some()
+                && self.copy_of[put.id].is_none()
+            {
+                let new = self.story.places.labels.key(put.id);
+                self.says(
+                    batch.seq,
+                    format_args!("{new} is for one group and no dead letter's"),
+                );
+            }
+        }
+    }
+
+    fn message(&self, id: LabelId) -> Option<(u64, Put<'a>)> {
+        self.messages.get(&id).copied()
+    }
+
+    fn redriven(&mut self, seq: u64, id: LabelId, new: LabelId, group: NameId) {
+        let name = |id| self.story.places.labels.key(id);
+        let (from, to) = (name(id), name(new));
+        if let Some(first) = self.sent_as[id] {
+            self.says(
+                seq,
+                format_args!("{from} is sent again as {to} and was as {}", name(first)),
+            );
+            self.copy_of[new] = Some(id);
+            return;
+        }
+        self.sent_as[id] = Some(new);
+        self.copy_of[new] = Some(id);
+        let Some((_, dead)) = self.message(id).filter(|(_, put)| put.stored.dead_letter) else {
+            self.says(
+                seq,
+                format_args!("{from} is sent again and is no dead letter"),
+            );
+            return;
+        };
+        let copy = self
+            .message(new)
+            .filter(|(stored, _)| *stored == seq)
+            .map(|(_, put)| put);
+        let Some(copy) = copy else {
+            self.says(
+                seq,
+                format_args!("{from} is sent again as {to}, which is not stored with it"),
+            );
+            return;
+        };
+        if copy.for_group != Some(group) || self.died_in.get(&id).is_some_and(|died| *died != group)
+        {
+            self.says(
+                seq,
+                format_args!("{to} is not for the group in which {from} died"),
+            );
+        }
+        if copy.stored.message.body != dead.stored.message.body {
+            self.says(seq, format_args!("{to} has another body than {from}"));
+        }
+    }
+
+    fn answers(&mut self) {
+        let mut is_answered = self.story.places.labels.column(false);
+        for call in self.story.calls.iter() {
+            let (Ask::Redrive(id), Outcome::Redriven { new, already }) = (call.ask, call.outcome)
+            else {
+                continue;
+            };
+            let name = |id| self.story.places.labels.key(id);
+            let seq = call.answered;
+            if !self.story.has_facts() {
+                self.sent_as[id].get_or_insert(new);
+            }
+            if self.sent_as[id] != Some(new) {
+                self.says(
+                    seq,
+                    format_args!("{} was not sent again as {}", name(id), name(new)),
+                );
+            }
+            if !already && std::mem::replace(&mut is_answered[id], true) {
+                self.says(
+                    seq,
+                    format_args!("{} is sent again a second time", name(id)),
+                );
+            }
+        }
+    }
+
+    fn dead_letters(&mut self) {
+        for letter in &self.story.dead_letters {
+            let sent_as = self.sent_as[letter.id];
+            let is_known = self.story.has_facts() || sent_as.is_some();
+            if is_known && letter.redriven != sent_as {
+                let name = self.story.places.labels.key(letter.id);
+                self.says(
+                    letter.seq,
+                    format_args!("{name} does not say what it was sent again as"),
+                );
+            }
+        }
+    }
+
+    fn says(&mut self, seq: u64, says: std::fmt::Arguments<'_>) {
+        self.findings.add(I23, seq, says);
+    }
+}

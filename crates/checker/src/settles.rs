@@ -1,0 +1,199 @@
+//! What settling by token was answered: I11, I12 and I17.
+//!
+//! The evidence for an attempt is its grant where commits are seen, else its delivery; likewise for a
+//! cursor's generation. A settlement by owner name is not fenced and proves nothing.
+
+use crate::history::{How, Verb};
+use crate::ids::{CallId, Column, CursorId, EntryId};
+use crate::invariant::Invariant::{I11, I12, I17};
+use crate::report::Findings;
+use crate::story::{Ask, Outcome, Seen, Settle, Step, Story};
+
+/// Judges every settlement by token.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    let mut judge = Judge {
+        story,
+        findings,
+        entries: story.places.entries.column(Known::default()),
+        cursors: story.places.cursors.column(Some(0)),
+        acks: Vec::new(),
+    };
+    for moment in &story.moments {
+        match moment.seen {
+            Seen::Invoked(call) => judge.invoked(call),
+            Seen::Answered(call) => judge.answered(call),
+            Seen::Delivered {
+                entry, delivery, ..
+            } => {
+                if !story.has_facts() {
+                    judge.shown(moment.seq, entry, delivery.lease.attempt);
+                }
+            }
+            Seen::Committed(batch) => {
+                for step in story.steps_of(&story.batches[batch]) {
+                    judge.step(moment.seq, step);
+                }
+            }
+        }
+    }
+    judge.finish();
+}
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    entries: Column<EntryId, Known>,
+    /// The newest generation, or `None` when topic or group is gone.
+    cursors: Column<CursorId, Option<u64>>,
+    /// Acks that were done and not stale when they were sent.
+    acks: Vec<CallId>,
+}
+
+/// What is known of an entry so far. Attempts start at 1, so 0 is none.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    /// The greatest attempt, and where it showed.
+    highest: u32,
+    highest_seq: u64,
+    /// The attempt that ended in an ack.
+    acked: u32,
+    /// The attempt of which an ack was answered as done.
+    ack_done: u32,
+}
+
+impl Judge<'_, '_> {
+    fn step(&mut self, seq: u64, step: &Step<'_>) {
+        let places = &self.story.places;
+        if let Step::Granted { entry, granted } = *step {
+            self.shown(seq, entry, granted.lease.attempt);
+        } else if let Step::Ended {
+            entry,
+            attempt,
+            how: How::Acked,
+        } = *step
+        {
+            self.entries[entry].acked = attempt;
+        } else if let Step::Opened { life, .. } = *step {
+            let (cursor, generation) = places.lives.key(life);
+            self.cursors[cursor] = Some(generation);
+        } else if let Step::GroupGone { reader } = *step {
+            for cursor in places.cursors_of(reader) {
+                self.cursors[cursor] = None;
+            }
+        } else if let Step::TopicGone { topic } = *step {
+            for cursor in places.cursors_on(topic) {
+                self.cursors[cursor] = None;
+            }
+        }
+    }
+
+    fn shown(&mut self, seq: u64, entry: EntryId, attempt: u32) {
+        let known = &mut self.entries[entry];
+        if attempt > known.highest {
+            known.highest = attempt;
+            known.highest_seq = seq;
+        }
+        let newest = &mut self.cursors[self.story.places.cursor_of(entry)];
+        if !self.story.has_facts() {
+            *newest = (*newest).max(Some(self.story.places.generation_of(entry)));
+        }
+    }
+
+    /// Topic or group is gone, or the cursor was moved.
+    fn is_over(&self, entry: EntryId) -> bool {
+        let newest = self.cursors[self.story.places.cursor_of(entry)];
+        newest.is_none_or(|newest| newest > self.story.places.generation_of(entry))
+    }
+
+    fn invoked(&mut self, id: CallId) {
+        let Some(Settle {
+            entry,
+            attempt,
+            verb,
+            ..
+        }) = by_token(self.story, id)
+        else {
+            return;
+        };
+        let is_ack = matches!(verb, Verb::Ack);
+        let call = &self.story.calls[id];
+        let known = self.entries[entry];
+        let text = self.story.places.entry_text(entry);
+        if call.outcome.is_done() {
+            if known.highest > attempt {
+                let (highest, seq) = (known.highest, known.highest_seq);
+                let says = format_args!(
+                    "{verb:?} of attempt {attempt} of {text} is done, though {highest} was out at {seq}"
+                );
+                self.findings.add(I11, call.answered, says);
+            } else if self.is_over(entry) {
+                let says = format_args!(
+                    "{verb:?} of attempt {attempt} of {text} is done, though the generation is over"
+                );
+                self.findings.add(I11, call.answered, says);
+            } else if is_ack {
+                self.acks.push(id);
+            }
+        }
+        let Outcome::Refused { code, state } = call.outcome else {
+            return;
+        };
+        let is_gone = code == "NOT_FOUND" || state == Some("generation");
+        if is_ack && known.ack_done == attempt && !is_gone {
+            let says = format_args!(
+                "attempt {attempt} of {text} was acked and a repeat is refused: {code} {}",
+                state.unwrap_or_default()
+            );
+            self.findings.add(I17, call.answered, says);
+        }
+    }
+
+    fn answered(&mut self, id: CallId) {
+        let Some(Settle {
+            entry,
+            attempt,
+            verb: Verb::Ack,
+            ..
+        }) = by_token(self.story, id)
+        else {
+            return;
+        };
+        let call = &self.story.calls[id];
+        if !call.outcome.is_done() {
+            return;
+        }
+        let is_over = self.is_over(entry);
+        let known = &mut self.entries[entry];
+        known.ack_done = attempt;
+        let is_stale = known.highest > attempt || is_over;
+        if self.story.has_facts() && known.acked != attempt && !is_stale {
+            let text = self.story.places.entry_text(entry);
+            let says = format_args!("attempt {attempt} of {text} is answered as acked and is not");
+            self.findings.add(I12, call.answered, says);
+        }
+    }
+
+    fn finish(mut self) {
+        for id in std::mem::take(&mut self.acks) {
+            let Some(Settle { entry, attempt, .. }) = by_token(self.story, id) else {
+                continue;
+            };
+            let known = self.entries[entry];
+            if known.highest > attempt {
+                let text = self.story.places.entry_text(entry);
+                let (highest, done) = (known.highest, self.story.calls[id].answered);
+                let says = format_args!(
+                    "attempt {attempt} of {text} was acked at {done}, yet {highest} was given out"
+                );
+                self.findings.add(I12, known.highest_seq.max(done), says);
+            }
+        }
+    }
+}
+
+fn by_token<'a>(story: &Story<'a>, call: CallId) -> Option<Settle<'a>> {
+    let Ask::Settle(settle) = story.calls[call].ask else {
+        return None;
+    };
+    (!settle.by_owner).then_some(settle)
+}

@@ -1,0 +1,310 @@
+//! A history with every name turned into a number, in the order of `seq`.
+//!
+//! 1. `moments` holds what judges must see in order: calls, answers, deliveries, commits.
+//! 2. A call knows its outcome from the start, so that a judge can look ahead.
+//! 3. Nothing is judged here. What makes no sense (an answer without a call) is left out.
+
+mod facts;
+mod places;
+mod telling;
+
+use std::ops::Range;
+
+use crate::history::{Content, Counters, DeadLetter, Delivery, Event, Granted, How, Stored, Verb};
+use crate::ids::{
+    CallId, Column, CursorId, EntryId, IdentityId, LabelId, LaneId, LifeId, NameId, PositionId,
+    ReaderId,
+};
+use crate::report::Counts;
+
+pub(crate) use places::Places;
+
+/// A history, ready to be judged.
+pub(crate) struct Story<'a> {
+    /// Calls, answers, deliveries and commits in order.
+    pub(crate) moments: Vec<Moment<'a>>,
+    /// Every call, in order of invocation.
+    pub(crate) calls: Column<CallId, Call<'a>>,
+    /// Every committed batch, in order.
+    pub(crate) batches: Vec<Batch>,
+    /// The facts of all batches, in order.
+    pub(crate) steps: Vec<Step<'a>>,
+    /// Counters that nodes showed, in order.
+    pub(crate) counted: Vec<Counted<'a>>,
+    /// Dead letters that were there in the end.
+    pub(crate) dead_letters: Vec<Letter<'a>>,
+    /// When the faults stopped.
+    pub(crate) healed: Option<u64>,
+    /// When the run was over.
+    pub(crate) ended: Option<u64>,
+    /// What the numbers stand for.
+    pub(crate) places: Places<'a>,
+    /// How much there is.
+    pub(crate) counts: Counts,
+}
+
+impl<'a> Story<'a> {
+    /// Reads the events.
+    pub(crate) fn of(events: &'a [Event]) -> Self {
+        telling::tell(events)
+    }
+
+    /// The harness saw commits.
+    pub(crate) fn has_facts(&self) -> bool {
+        !self.batches.is_empty()
+    }
+
+    /// The facts of `batch`.
+    pub(crate) fn steps_of(&self, batch: &Batch) -> &[Step<'a>] {
+        &self.steps[batch.steps.clone()]
+    }
+}
+
+/// Something at its place in the order.
+pub(crate) struct Moment<'a> {
+    /// Where.
+    pub(crate) seq: u64,
+    /// Who saw it.
+    pub(crate) process: u32,
+    /// What.
+    pub(crate) seen: Seen<'a>,
+}
+
+/// What judges must see in order.
+pub(crate) enum Seen<'a> {
+    /// A call was sent.
+    Invoked(CallId),
+    /// Its outcome came.
+    Answered(CallId),
+    /// A delivery was read.
+    Delivered {
+        entry: EntryId,
+        id: LabelId,
+        delivery: &'a Delivery,
+    },
+    /// A batch, by its place in `batches`.
+    Committed(usize),
+}
+
+/// A call and its outcome.
+pub(crate) struct Call<'a> {
+    /// When it was sent.
+    pub(crate) invoked: u64,
+    /// When it ended; the end of time if it did not.
+    pub(crate) answered: u64,
+    /// What was asked.
+    pub(crate) ask: Ask<'a>,
+    /// What came of it.
+    pub(crate) outcome: Outcome<'a>,
+}
+
+/// What a client asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Ask<'a> {
+    /// Store a message.
+    Produce(Send<'a>),
+    /// Settle or renew a delivery.
+    Settle(Settle<'a>),
+    /// Make a group.
+    CreateGroup(ReaderId),
+    /// Remove a group.
+    DeleteGroup(ReaderId),
+    /// Remove a topic.
+    DeleteTopic(NameId),
+    /// Move a cursor.
+    Seek(CursorId),
+    /// Bring back this dead letter.
+    Redrive(LabelId),
+    /// Nothing that is judged.
+    Other,
+}
+
+/// A produce.
+#[derive(Clone, Copy)]
+pub(crate) struct Send<'a> {
+    /// Where to.
+    pub(crate) topic: NameId,
+    /// What.
+    pub(crate) content: &'a Content,
+    /// Whose.
+    pub(crate) tenant: NameId,
+    /// Its key, with topic and tenant.
+    pub(crate) identity: Option<IdentityId>,
+    /// The key alone.
+    pub(crate) key: Option<NameId>,
+    /// How large.
+    pub(crate) size: u64,
+}
+
+/// A settlement.
+#[derive(Clone, Copy)]
+pub(crate) struct Settle<'a> {
+    /// Of what.
+    pub(crate) entry: EntryId,
+    /// Of which attempt.
+    pub(crate) attempt: u32,
+    /// How.
+    pub(crate) verb: &'a Verb,
+    /// In the unfenced form.
+    pub(crate) by_owner: bool,
+}
+
+/// What came of a call.
+#[derive(Clone, Copy)]
+pub(crate) enum Outcome<'a> {
+    /// Nobody knows.
+    Unknown,
+    /// Nothing happened.
+    Refused {
+        code: &'a str,
+        state: Option<&'a str>,
+    },
+    /// It is stored there.
+    Produced {
+        id: LabelId,
+        at: PositionId,
+        deduplicated: bool,
+    },
+    /// The dead letter is on its way again.
+    Redriven { new: LabelId, already: bool },
+    /// It happened.
+    Done,
+}
+
+impl Outcome<'_> {
+    /// Nothing happened, for certain.
+    pub(crate) fn is_refused(self) -> bool {
+        matches!(self, Outcome::Refused { .. })
+    }
+
+    /// Nobody knows.
+    pub(crate) fn is_unknown(self) -> bool {
+        matches!(self, Outcome::Unknown)
+    }
+
+    /// It happened, for certain.
+    pub(crate) fn is_done(self) -> bool {
+        !self.is_refused() && !self.is_unknown()
+    }
+}
+
+/// A commit.
+#[derive(Clone)]
+pub(crate) struct Batch {
+    /// Where in the order.
+    pub(crate) seq: u64,
+    /// Of which shard.
+    pub(crate) shard: u32,
+    /// By which ownership.
+    pub(crate) epoch: u64,
+    /// Its number in the shard.
+    pub(crate) number: u64,
+    /// The authority clock.
+    pub(crate) now: u64,
+    /// Its facts.
+    steps: Range<usize>,
+}
+
+/// A fact. What a lease names has become its entry and attempt; a group that is made has become one
+/// step for each of its cursors.
+pub(crate) enum Step<'a> {
+    Stored(Put<'a>),
+    Deduplicated {
+        identity: IdentityId,
+        id: LabelId,
+    },
+    Opened {
+        life: LifeId,
+        offset: u64,
+    },
+    GroupGone {
+        reader: ReaderId,
+    },
+    TopicGone {
+        topic: NameId,
+    },
+    Granted {
+        entry: EntryId,
+        granted: &'a Granted,
+    },
+    Passed {
+        entry: EntryId,
+    },
+    Extended {
+        entry: EntryId,
+        attempt: u32,
+        until: u64,
+    },
+    Ended {
+        entry: EntryId,
+        attempt: u32,
+        how: How,
+    },
+    Died {
+        entry: EntryId,
+        attempt: u32,
+        reason: &'a str,
+        id: LabelId,
+    },
+    Redriven {
+        id: LabelId,
+        new: LabelId,
+        group: NameId,
+    },
+    Trimmed {
+        lane: LaneId,
+        first: u64,
+    },
+}
+
+/// A message that was stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Put<'a> {
+    /// Where.
+    pub(crate) at: PositionId,
+    /// Its id.
+    pub(crate) id: LabelId,
+    /// Whose.
+    pub(crate) tenant: NameId,
+    /// Its key with topic and tenant, and until when it is taken. Dead letters and redriven messages
+    /// carry a key but do not take it.
+    pub(crate) identity: Option<(IdentityId, u64)>,
+    /// The key alone.
+    pub(crate) key: Option<NameId>,
+    /// Only for this group.
+    pub(crate) for_group: Option<NameId>,
+    /// The rest.
+    pub(crate) stored: &'a Stored,
+}
+
+/// Counters that a node showed.
+pub(crate) struct Counted<'a> {
+    /// Where in the order.
+    pub(crate) seq: u64,
+    /// Of what.
+    pub(crate) cursor: CursorId,
+    /// As of which batch.
+    pub(crate) batch: Option<u64>,
+    /// The numbers.
+    pub(crate) counters: &'a Counters,
+}
+
+/// A dead letter that was there in the end.
+pub(crate) struct Letter<'a> {
+    /// Where in the order.
+    pub(crate) seq: u64,
+    /// Its own id.
+    pub(crate) id: LabelId,
+    /// Where the message lay that died.
+    pub(crate) at: PositionId,
+    /// In which group it died.
+    pub(crate) cursor: CursorId,
+    /// The id it had there.
+    pub(crate) origin: LabelId,
+    /// Its idempotency key.
+    pub(crate) key: Option<NameId>,
+    /// What it was sent again as.
+    pub(crate) redriven: Option<LabelId>,
+    /// The rest.
+    pub(crate) letter: &'a DeadLetter,
+}

@@ -1,0 +1,262 @@
+//! From events to a story.
+
+use crate::history::{DeadLetter, Event, Op, Produce, Reply, What};
+use crate::ids::{CallId, Column, FastMap};
+use crate::report::Counts;
+
+use super::facts;
+use super::{
+    Ask, Batch, Call, Counted, Letter, Moment, Outcome, Places, Seen, Send, Settle, Story,
+};
+
+/// Reads the events, in order of `seq` whatever order they come in.
+pub(super) fn tell(events: &[Event]) -> Story<'_> {
+    let mut teller = Teller::new(events.len());
+    if events.is_sorted_by_key(|event| event.seq) {
+        events.iter().for_each(|event| teller.event(event));
+    } else {
+        let mut sorted: Vec<&Event> = events.iter().collect();
+        sorted.sort_by_key(|event| event.seq);
+        sorted.into_iter().for_each(|event| teller.event(event));
+    }
+    teller.finish()
+}
+
+struct Teller<'a> {
+    story: Story<'a>,
+    call_ids: FastMap<u64, CallId>,
+}
+
+impl<'a> Teller<'a> {
+    fn new(n_events: usize) -> Self {
+        let story = Story {
+            moments: Vec::with_capacity(n_events),
+            calls: Column::new(),
+            batches: Vec::new(),
+            steps: Vec::new(),
+            counted: Vec::new(),
+            dead_letters: Vec::new(),
+            healed: None,
+            ended: None,
+            places: Places::new(),
+            counts: Counts::default(),
+        };
+        Self {
+            story,
+            call_ids: FastMap::default(),
+        }
+    }
+
+    fn finish(mut self) -> Story<'a> {
+        for call in self.story.calls.iter() {
+            let counts = &mut self.story.counts;
+            match call.outcome {
+                Outcome::Unknown => counts.unknown += 1,
+                Outcome::Refused { .. } => counts.refused += 1,
+                Outcome::Produced { .. } | Outcome::Redriven { .. } | Outcome::Done => {
+                    counts.done += 1;
+                }
+            }
+        }
+        self.story
+    }
+
+    fn event(&mut self, event: &'a Event) {
+        self.story.counts.events += 1;
+        let seq = event.seq;
+        match &event.what {
+            What::Invoked { call, op } => self.invoked(event, *call, op),
+            What::Done { call, reply } => self.answered(event, *call, Answer::Done(reply)),
+            What::Refused { call, code, state } => {
+                let refused = Outcome::Refused {
+                    code,
+                    state: state.as_deref(),
+                };
+                self.answered(event, *call, Answer::Known(refused));
+            }
+            What::Unknown { call } => {
+                self.answered(event, *call, Answer::Known(Outcome::Unknown));
+            }
+            What::Delivered(delivery) => {
+                self.story.counts.delivered += 1;
+                let entry = self.story.places.leased(&delivery.lease);
+                let at = self.story.places.position_of(entry);
+                let id = self.story.places.label_at(at, &delivery.id);
+                self.moment(
+                    event,
+                    Seen::Delivered {
+                        entry,
+                        id,
+                        delivery,
+                    },
+                );
+            }
+            What::Committed {
+                shard,
+                epoch,
+                batch,
+                now,
+                facts,
+            } => {
+                let from = self.story.steps.len();
+                facts
+                    .iter()
+                    .for_each(|fact| facts::tell(&mut self.story, fact));
+                self.moment(event, Seen::Committed(self.story.batches.len()));
+                self.story.batches.push(Batch {
+                    seq,
+                    shard: *shard,
+                    epoch: *epoch,
+                    number: *batch,
+                    now: *now,
+                    steps: from..self.story.steps.len(),
+                });
+                self.story.counts.batches += 1;
+            }
+            What::Counted { batch, counters } => {
+                let cursor =
+                    self.story
+                        .places
+                        .cursor(&counters.topic, &counters.group, counters.partition);
+                self.story.counted.push(Counted {
+                    seq,
+                    cursor,
+                    batch: *batch,
+                    counters,
+                });
+            }
+            What::DeadLetter(letter) => self.dead_letter(seq, letter),
+            What::Fault { .. } => self.story.counts.faults += 1,
+            What::Healed => self.story.healed = Some(seq),
+            What::Ended => self.story.ended = Some(seq),
+        }
+    }
+
+    fn moment(&mut self, event: &Event, seen: Seen<'a>) {
+        self.story.moments.push(Moment {
+            seq: event.seq,
+            process: event.process,
+            seen,
+        });
+    }
+
+    fn invoked(&mut self, event: &'a Event, call: u64, op: &'a Op) {
+        let ask = self.ask(op);
+        let invoked = event.seq;
+        let outcome = Outcome::Unknown;
+        let id = self.story.calls.push(Call {
+            invoked,
+            answered: u64::MAX,
+            ask,
+            outcome,
+        });
+        self.call_ids.insert(call, id);
+        self.moment(event, Seen::Invoked(id));
+    }
+
+    fn ask(&mut self, op: &'a Op) -> Ask<'a> {
+        let places = &mut self.story.places;
+        match op {
+            Op::Produce(produce) => Ask::Produce(self.send(produce)),
+            Op::Settle {
+                lease,
+                verb,
+                by_owner,
+            } => Ask::Settle(Settle {
+                entry: places.leased(lease),
+                attempt: lease.attempt,
+                verb,
+                by_owner: *by_owner,
+            }),
+            Op::CreateGroup { topic, group, .. } => Ask::CreateGroup(places.reader(topic, group)),
+            Op::DeleteGroup { topic, group } => Ask::DeleteGroup(places.reader(topic, group)),
+            Op::DeleteTopic { topic } => Ask::DeleteTopic(places.names.id(topic)),
+            Op::Seek {
+                topic,
+                group,
+                partition,
+                ..
+            } => Ask::Seek(places.cursor(topic, group, *partition)),
+            Op::Redrive { id, .. } => Ask::Redrive(places.labels.id(id)),
+            Op::Pause { .. } | Op::Look => Ask::Other,
+        }
+    }
+
+    fn send(&mut self, produce: &'a Produce) -> Send<'a> {
+        let places = &mut self.story.places;
+        let topic = places.names.id(&produce.topic);
+        let tenant = places.names.id(&produce.message.tenant);
+        let key = produce.idem.as_deref().map(|key| places.names.id(key));
+        let identity = key.map(|key| places.identities.id((topic, tenant, key)));
+        Send {
+            topic,
+            content: &produce.message,
+            tenant,
+            identity,
+            key,
+            size: produce.size,
+        }
+    }
+
+    fn answered(&mut self, event: &Event, call: u64, answer: Answer<'a>) {
+        let Some(&id) = self.call_ids.get(&call) else {
+            return;
+        };
+        let outcome = match answer {
+            Answer::Known(outcome) => outcome,
+            Answer::Done(reply) => self.reply(id, reply),
+        };
+        let call = &mut self.story.calls[id];
+        call.answered = event.seq;
+        call.outcome = outcome;
+        self.moment(event, Seen::Answered(id));
+    }
+
+    fn reply(&mut self, call: CallId, reply: &'a Reply) -> Outcome<'a> {
+        let places = &mut self.story.places;
+        match reply {
+            Reply::Produced {
+                id,
+                partition,
+                offset,
+                deduplicated,
+            } => {
+                let Ask::Produce(send) = self.story.calls[call].ask else {
+                    return Outcome::Done;
+                };
+                let lane = places.lanes.id((send.topic, *partition));
+                let at = places.positions.id(lane, *offset);
+                Outcome::Produced {
+                    id: places.label_at(at, id),
+                    at,
+                    deduplicated: *deduplicated,
+                }
+            }
+            Reply::Redriven { new, already } => Outcome::Redriven {
+                new: places.labels.id(new),
+                already: *already,
+            },
+            Reply::Settled | Reply::Ok => Outcome::Done,
+        }
+    }
+
+    fn dead_letter(&mut self, seq: u64, letter: &'a DeadLetter) {
+        let places = &mut self.story.places;
+        let told = Letter {
+            seq,
+            id: places.labels.id(&letter.id),
+            at: places.position(&letter.topic, letter.partition, letter.offset),
+            cursor: places.cursor(&letter.topic, &letter.group, letter.partition),
+            origin: places.labels.id(&letter.origin),
+            key: letter.idem.as_deref().map(|key| places.names.id(key)),
+            redriven: letter.redriven.as_deref().map(|new| places.labels.id(new)),
+            letter,
+        };
+        self.story.dead_letters.push(told);
+    }
+}
+
+enum Answer<'a> {
+    Done(&'a Reply),
+    Known(Outcome<'a>),
+}

@@ -1,0 +1,126 @@
+//! For each promise histories that break it, where commits are seen.
+
+mod dead;
+mod leased;
+mod settled;
+mod stored;
+
+use driftq_checker::Invariant::{self, *};
+
+use crate::{Case, assert_breaks};
+
+/// What breaks, with what else cannot be helped, and how.
+const CASES: &[(&[Invariant], Case)] = &[
+    (&[I1, I51], settled::never_granted),
+    (&[I1], settled::trimmed_before_it_is_read),
+    (&[I1], stored::answered_but_not_stored),
+    (&[I1], leased::passed_by_though_meant_for_the_group),
+    (&[I2], stored::stored_but_never_sent),
+    (&[I2], stored::delivered_before_it_is_stored),
+    (&[I3], stored::delivered_with_another_key),
+    (&[I3], stored::stored_under_another_tenant),
+    (&[I3], dead::a_letter_with_another_body),
+    (&[I3], dead::buried_with_another_body),
+    (&[I4], stored::delivered_under_another_id),
+    (&[I4, I22], dead::a_letter_with_another_origin),
+    (&[I5], stored::refused_and_stored),
+    (&[I6], stored::sent_once_and_stored_twice),
+    (&[I6, I42], stored::a_repeat_stored_again),
+    (&[I7], stored::sent_later_and_stored_earlier),
+    (&[I8], stored::an_older_epoch_commits),
+    (&[I8], stored::an_offset_is_left_out),
+    (&[I8], stored::the_clock_goes_back),
+    (&[I8], stored::a_batch_is_left_out),
+    (&[I8], stored::a_generation_comes_back),
+    (&[I9], leased::an_attempt_is_granted_again),
+    (&[I9], leased::delivered_and_not_granted),
+    (&[I10], leased::granted_while_leased),
+    (&[I10], leased::a_lease_that_is_over_is_renewed),
+    (&[I10], leased::an_attempt_ends_that_is_not_the_last),
+    (&[I10], leased::a_nacked_attempt_is_acked),
+    (&[I11], settled::a_stale_extend_is_done),
+    (&[I11], settled::a_settlement_of_an_old_generation_is_done),
+    (&[I11], settled::an_ack_in_a_deleted_group_is_done),
+    (&[I12], settled::granted_after_an_ack_was_answered),
+    (&[I12], settled::answered_as_acked_and_dead),
+    (&[I13, I51], settled::delivered_and_forgotten),
+    (&[I13], settled::acked_by_nobody),
+    (&[I13], settled::acked_by_another_group),
+    (&[I14], leased::acked_twice),
+    (&[I14], leased::granted_after_its_end),
+    (&[I14], leased::granted_in_a_generation_that_is_over),
+    (&[I14], leased::granted_in_a_group_that_is_gone),
+    (&[I15], leased::expired_too_early),
+    (&[I15], leased::an_extended_lease_expires_at_its_first_end),
+    (&[I15], leased::nacked_by_nobody),
+    (&[I15], dead::exhausted_before_its_time),
+    (&[I16], leased::waits_longer_than_the_policy_says),
+    (&[I16], leased::waits_less_than_a_tenth),
+    (&[I16], leased::waits_a_negative_time),
+    (&[I17], settled::a_repeated_ack_is_refused),
+    (&[I18], leased::an_attempt_is_left_out),
+    (&[I18], leased::a_given_back_attempt_counts),
+    (&[I18], leased::delivered_with_another_count),
+    (&[I19], leased::granted_more_often_than_allowed),
+    (&[I20], dead::a_dead_letter_is_missing),
+    (&[I20], dead::dead_without_a_dead_letter),
+    (&[I20], dead::buried_in_another_commit),
+    (&[I20, I21], dead::died_while_still_leased),
+    (&[I20], dead::a_letter_of_nobody),
+    (&[I21], dead::exhausted_too_early),
+    (&[I21], dead::final_though_nobody_said_so),
+    (&[I21], dead::dead_before_its_deadline),
+    (&[I22], dead::a_dead_letter_counts_wrong),
+    (&[I22], dead::a_letter_of_another_group),
+    (&[I22], dead::a_letter_with_another_reason),
+    (&[I22], dead::a_letter_without_an_error),
+    (&[I22], dead::a_letter_with_another_key),
+    (&[I23], dead::redriven_as_another),
+    (&[I23], dead::redriven_twice),
+    (&[I23], dead::redriven_with_another_body),
+    (&[I23], dead::redriven_for_another_group),
+    (&[I23], dead::redriven_from_no_dead_letter),
+    (&[I23], dead::redriven_and_granted_to_another_group),
+    (&[I23], dead::a_letter_says_redriven),
+    (&[I25], leased::read_behind_its_start),
+    (&[I27], leased::a_message_is_left_out),
+    (&[I28], stored::one_producer_out_of_order),
+    (&[I29], leased::more_leases_than_credit),
+    (&[I29], leased::more_leases_than_the_group_allows),
+    (&[I31], stored::stored_with_another_size),
+    (&[I31], stored::too_large_to_be_stored),
+    (&[I42], stored::a_key_taken_twice),
+    (&[I42], stored::a_duplicate_under_another_key),
+    (&[I43], stored::a_key_outlives_its_window),
+    (&[I45], stored::a_key_meets_another_tenant),
+    (&[I49], leased::granted_before_it_is_due),
+    (&[I50], leased::granted_after_its_deadline),
+    (&[I51], settled::counters_never_drain),
+    (&[I52], settled::counters_lie),
+    (&[I52], settled::counters_of_no_batch),
+    (&[I52], settled::counters_of_an_older_generation),
+];
+
+#[test]
+fn every_bad_history_breaks_its_promise_and_no_other() {
+    for (broken, case) in CASES {
+        assert_breaks(broken, *case);
+    }
+}
+
+#[test]
+fn every_promise_has_a_bad_history() {
+    for invariant in Invariant::ALL {
+        let is_shown = |(broken, _): &(&[Invariant], Case)| broken[0] == invariant;
+        assert!(CASES.iter().any(is_shown), "no history breaks {invariant}");
+    }
+}
+
+#[test]
+fn promises_are_listed_in_the_order_of_their_numbers() {
+    assert!(Invariant::ALL.is_sorted());
+    for (i, invariant) in Invariant::ALL.into_iter().enumerate() {
+        assert_eq!(invariant as usize, i, "{invariant} is out of place");
+    }
+    assert_eq!(Invariant::I45.to_string(), "I45");
+}

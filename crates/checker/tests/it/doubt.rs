@@ -1,0 +1,128 @@
+//! An unknown outcome is never held against the system.
+
+use driftq_checker::history::How;
+use driftq_checker::history::Verb;
+
+use crate::assert_clean;
+use crate::tale::{Tale, redrive};
+
+/// Tells a history with and without its commits.
+fn assert_clean_both_ways(tell: fn(&mut Tale)) {
+    let mut tale = Tale::new();
+    tell(&mut tale);
+    assert_clean(&tale);
+    let mut tale = Tale::new();
+    tale.hides_commits();
+    tell(&mut tale);
+    assert_clean(&tale);
+}
+
+#[test]
+fn a_lost_ack_may_not_have_happened() {
+    assert_clean_both_ways(|tale| {
+        tale.makes_group();
+        tale.produces(1);
+        tale.leases(0, 1);
+        let call = tale.asks_to(Verb::Ack, 0, 1);
+        tale.is_lost(call);
+        tale.expires(0, 1);
+        tale.leases(0, 2);
+        tale.acks(0, 2);
+        tale.is_over();
+    });
+}
+
+#[test]
+fn a_lost_ack_may_have_happened() {
+    assert_clean_both_ways(|tale| {
+        tale.makes_group();
+        tale.produces(1);
+        tale.leases(0, 1);
+        let call = tale.asks_to(Verb::Ack, 0, 1);
+        tale.ends(0, 1, How::Acked);
+        tale.is_lost(call);
+        tale.is_over();
+    });
+}
+
+#[test]
+fn a_lost_ack_may_happen_after_its_sender_gave_up() {
+    assert_clean_both_ways(|tale| {
+        tale.makes_group();
+        tale.produces(1);
+        tale.leases(0, 1);
+        let call = tale.asks_to(Verb::Ack, 0, 1);
+        tale.is_lost(call);
+        tale.ends(0, 1, How::Acked);
+        tale.is_over();
+    });
+}
+
+#[test]
+fn a_call_without_an_end_is_unknown() {
+    assert_clean_both_ways(|tale| {
+        tale.makes_group();
+        tale.sends(1);
+        tale.stores(1, |_| ());
+        tale.leases(0, 1);
+        tale.asks_to(Verb::Ack, 0, 1);
+        tale.ends(0, 1, How::Acked);
+        tale.is_over();
+    });
+}
+
+#[test]
+fn a_lost_produce_may_be_seen() {
+    assert_clean_both_ways(|tale| {
+        tale.makes_group();
+        let call = tale.sends(1);
+        tale.stores(1, |_| ());
+        tale.is_lost(call);
+        tale.leases(0, 1);
+        tale.acks(0, 1);
+        tale.is_over();
+    });
+}
+
+#[test]
+fn a_lost_produce_may_never_be_seen() {
+    assert_clean_both_ways(|tale| {
+        tale.makes_group();
+        let call = tale.sends(1);
+        tale.is_lost(call);
+        tale.is_over();
+    });
+}
+
+#[test]
+fn a_lost_produce_that_is_sent_again_may_be_there_twice() {
+    assert_clean_both_ways(|tale| {
+        tale.makes_group();
+        let call = tale.sends(1);
+        tale.stores(1, |_| ());
+        tale.is_lost(call);
+        tale.produces(1);
+        tale.leases(0, 1);
+        tale.acks(0, 1);
+        tale.grants(1, 1, |_| ());
+        tale.delivers(1, 1, |delivery| delivery.message.body = 1);
+        tale.acks(1, 1);
+        tale.is_over();
+    });
+}
+
+#[test]
+fn a_lost_redrive_may_have_made_its_message() {
+    assert_clean_both_ways(|tale| {
+        tale.makes_group();
+        tale.produces(1);
+        tale.leases(0, 1);
+        tale.dies(0, 1, 0);
+        let call = tale.asks(redrive(0));
+        tale.is_lost(call);
+        let new = tale.redrives(0, 1);
+        tale.grants(new, 1, |_| ());
+        tale.delivers(new, 1, |delivery| delivery.message.body = 1);
+        tale.acks(new, 1);
+    });
+}

@@ -1,0 +1,91 @@
+//! A clean history from which something is taken, or in which something is repeated, is not clean.
+
+use driftq_checker::check;
+use driftq_checker::history::{Event, Fact, How, What};
+
+use crate::good::everything;
+use crate::tale::Tale;
+
+#[test]
+fn no_fact_can_be_left_out() {
+    for (batch, at) in facts() {
+        let mut events = whole();
+        let fact = facts_of(&mut events[batch]).remove(at);
+        // What is renewed may as well expire later, what is kept longer harms nobody, that a key was
+        // found taken is also in the answer, and two messages end soon after in any case.
+        let is_harmless = matches!(
+            &fact,
+            Fact::Extended { .. } | Fact::Trimmed { .. } | Fact::Deduplicated { .. }
+        ) || matches!(
+            &fact,
+            Fact::Ended { lease, how: How::Expired { .. } | How::Nacked { .. } }
+                if [2, 7].contains(&lease.offset)
+        );
+        assert_eq!(check(&events).is_clean(), is_harmless, "without {fact:?}");
+    }
+}
+
+#[test]
+fn no_fact_can_come_twice() {
+    for (batch, at) in facts() {
+        let mut events = whole();
+        let facts = facts_of(&mut events[batch]);
+        let fact = facts[at].clone();
+        facts.insert(at + 1, fact.clone());
+        let is_harmless = matches!(
+            fact,
+            Fact::Extended { .. }
+                | Fact::Trimmed { .. }
+                | Fact::Deduplicated { .. }
+                | Fact::GroupGone { .. }
+        );
+        assert_eq!(
+            check(&events).is_clean(),
+            is_harmless,
+            "with {fact:?} twice"
+        );
+    }
+}
+
+#[test]
+fn no_commit_can_be_left_out_and_none_can_come_twice() {
+    for batch in (0..whole().len()).filter(|at| is_commit(&whole()[*at])) {
+        let mut events = whole();
+        let again = events.remove(batch);
+        // The last batch leaves no gap, and all it does is trim.
+        let is_last = !events[batch..].iter().any(is_commit);
+        assert!(is_last || !check(&events).is_clean(), "without {again:?}");
+        events.insert(batch, again.clone());
+        events.insert(batch, again.clone());
+        assert!(!check(&events).is_clean(), "with {again:?} twice");
+    }
+}
+
+fn whole() -> Vec<Event> {
+    let mut tale = Tale::new();
+    everything(&mut tale);
+    tale.events
+}
+
+fn is_commit(event: &Event) -> bool {
+    matches!(event.what, What::Committed { .. })
+}
+
+/// Every fact, as the place of its batch and its place there.
+fn facts() -> Vec<(usize, usize)> {
+    let mut events = whole();
+    let batches = events
+        .iter_mut()
+        .enumerate()
+        .filter(|(_, event)| is_commit(event));
+    batches
+        .flat_map(|(batch, event)| (0..facts_of(event).len()).map(move |at| (batch, at)))
+        .collect()
+}
+
+fn facts_of(event: &mut Event) -> &mut Vec<Fact> {
+    let What::Committed { facts, .. } = &mut event.what else {
+        panic!("only commits have facts");
+    };
+    facts
+}
