@@ -55,9 +55,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
 fn number(name: &str) -> Option<u32> {
     let (digits, title) = name.strip_suffix(".md")?.split_once('-')?;
     let is_title = !title.is_empty()
-        && title
-            .chars()
-            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
+        && title.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     (digits.len() == 4 && is_title).then(|| digits.parse().ok())?
 }
 
@@ -89,10 +87,7 @@ mod tests {
 
     #[test]
     fn a_name_without_a_number_is_found() {
-        let tree = Tree::of(&[
-            ("docs/decisions/notes.md", ""),
-            ("docs/decisions/1-a.md", ""),
-        ]);
+        let tree = Tree::of(&[("docs/decisions/notes.md", ""), ("docs/decisions/1-a.md", "")]);
         assert_eq!(
             report(&check(&tree)),
             [

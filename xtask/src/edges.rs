@@ -19,57 +19,25 @@ struct Rule {
 
 const RULES: &[Rule] = &[
     // Transcripts run on the memory engine.
-    Rule {
-        name: "driftq-core",
-        uses: &[],
-        tests_use: &["driftq-storage"],
-    },
-    Rule {
-        name: "driftq-api",
-        uses: &[],
-        tests_use: &[],
-    },
-    Rule {
-        name: "driftq-storage",
-        uses: &["driftq-core"],
-        tests_use: &[],
-    },
+    Rule { name: "driftq-core", uses: &[], tests_use: &["driftq-storage"] },
+    Rule { name: "driftq-api", uses: &[], tests_use: &[] },
+    Rule { name: "driftq-storage", uses: &["driftq-core"], tests_use: &[] },
     Rule {
         name: "driftq-server",
         uses: &["driftq-core", "driftq-storage", "driftq-api"],
         tests_use: &[],
     },
     // The SDK.
-    Rule {
-        name: "driftq",
-        uses: &["driftq-api"],
-        tests_use: &[],
-    },
-    Rule {
-        name: "driftq-cli",
-        uses: &["driftq-server", "driftq-api", "driftq"],
-        tests_use: &[],
-    },
-    Rule {
-        name: "driftq-checker",
-        uses: &[],
-        tests_use: &[],
-    },
+    Rule { name: "driftq", uses: &["driftq-api"], tests_use: &[] },
+    Rule { name: "driftq-cli", uses: &["driftq-server", "driftq-api", "driftq"], tests_use: &[] },
+    Rule { name: "driftq-checker", uses: &[], tests_use: &[] },
     Rule {
         name: "driftq-sim",
         uses: &["driftq-core", "driftq-storage", "driftq-checker"],
         tests_use: &[],
     },
-    Rule {
-        name: "driftq-e2e",
-        uses: &["driftq-checker", "driftq-api"],
-        tests_use: &[],
-    },
-    Rule {
-        name: "xtask",
-        uses: &[],
-        tests_use: &[],
-    },
+    Rule { name: "driftq-e2e", uses: &["driftq-checker", "driftq-api"], tests_use: &[] },
+    Rule { name: "xtask", uses: &[], tests_use: &[] },
 ];
 
 /// A member of the workspace.
@@ -90,13 +58,7 @@ pub(crate) fn workspace(tree: &Tree) -> anyhow::Result<Vec<Member>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(&tree.root)
-        .args([
-            "metadata",
-            "--no-deps",
-            "--offline",
-            "--format-version",
-            "1",
-        ])
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
         .output()
         .context("run cargo metadata")?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -120,9 +82,7 @@ fn members(metadata: &Value) -> anyhow::Result<Vec<Member>> {
         }
         members.push(Member {
             name: text(package, "name")?.to_owned(),
-            manifest: below_root
-                .trim_start_matches(['/', '\\'])
-                .replace('\\', "/"),
+            manifest: below_root.trim_start_matches(['/', '\\']).replace('\\', "/"),
             uses,
         });
     }
@@ -130,15 +90,11 @@ fn members(metadata: &Value) -> anyhow::Result<Vec<Member>> {
 }
 
 fn text<'a>(value: &'a Value, field: &str) -> anyhow::Result<&'a str> {
-    value[field]
-        .as_str()
-        .with_context(|| format!("cargo metadata has no {field}"))
+    value[field].as_str().with_context(|| format!("cargo metadata has no {field}"))
 }
 
 fn list<'a>(value: &'a Value, field: &str) -> anyhow::Result<&'a Vec<Value>> {
-    value[field]
-        .as_array()
-        .with_context(|| format!("cargo metadata has no {field}"))
+    value[field].as_array().with_context(|| format!("cargo metadata has no {field}"))
 }
 
 pub(crate) fn check(tree: &Tree, members: &[Member]) -> Vec<Finding> {
@@ -158,11 +114,7 @@ pub(crate) fn check(tree: &Tree, members: &[Member]) -> Vec<Finding> {
             let is_allowed = rule.uses.contains(&used.name.as_str())
                 || (used.in_tests_only && rule.tests_use.contains(&used.name.as_str()));
             if is_ours && !is_allowed {
-                let place = if used.in_tests_only {
-                    " in its tests"
-                } else {
-                    ""
-                };
+                let place = if used.in_tests_only { " in its tests" } else { "" };
                 findings.push(Finding::new(
                     &member.manifest,
                     line_of(tree, &member.manifest, &used.name, used.in_tests_only),
@@ -183,9 +135,7 @@ fn line_of(tree: &Tree, manifest: &str, name: &str, in_tests_only: bool) -> usiz
         if line.starts_with('[') {
             is_in_section = line.contains("dev-dependencies") == in_tests_only;
         } else if is_in_section
-            && line
-                .strip_prefix(name)
-                .is_some_and(|rest| rest.starts_with([' ', '.', '=']))
+            && line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '.', '=']))
         {
             return index + 1;
         }
@@ -216,10 +166,7 @@ mod tests {
             driftq-storage.workspace = true\n\n[dependencies]\ndriftq-storage.workspace = true\n";
         let tree = Tree::of(&[("driftq-core/Cargo.toml", manifest)]);
         let members = [
-            member(
-                "driftq-core",
-                &[("driftq-storage", false), ("serde", false)],
-            ),
+            member("driftq-core", &[("driftq-storage", false), ("serde", false)]),
             member("driftq-storage", &[("driftq-core", false)]),
         ];
         assert_eq!(
@@ -232,10 +179,7 @@ mod tests {
     fn tests_of_the_core_may_use_an_engine_and_nothing_else() {
         let tree = Tree::default();
         let members = [
-            member(
-                "driftq-core",
-                &[("driftq-storage", true), ("driftq-checker", true)],
-            ),
+            member("driftq-core", &[("driftq-storage", true), ("driftq-checker", true)]),
             member("driftq-storage", &[]),
             member("driftq-checker", &[]),
         ];

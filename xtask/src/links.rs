@@ -98,17 +98,11 @@ fn first(text: &str) -> &str {
 
 /// The names under which headings are reached.
 fn anchors(text: &str) -> impl Iterator<Item = String> {
-    prose(text)
-        .filter(|(_, line)| line.starts_with('#'))
-        .map(|(_, line)| {
-            let heading = line.trim_start_matches('#').trim();
-            let kept = heading
-                .chars()
-                .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-            kept.flat_map(char::to_lowercase)
-                .map(|c| if c == ' ' { '-' } else { c })
-                .collect()
-        })
+    prose(text).filter(|(_, line)| line.starts_with('#')).map(|(_, line)| {
+        let heading = line.trim_start_matches('#').trim();
+        let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.flat_map(char::to_lowercase).map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
 }
 
 #[cfg(test)]

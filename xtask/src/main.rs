@@ -29,16 +29,8 @@ fn main() -> anyhow::Result<ExitCode> {
     for finding in &findings {
         println!("{finding}");
     }
-    println!(
-        "tidy: {} files, {} findings",
-        tree.files.len(),
-        findings.len()
-    );
-    Ok(if findings.is_empty() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
+    println!("tidy: {} files, {} findings", tree.files.len(), findings.len());
+    Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Everything that is wrong with the tree, in the order of the rules.

@@ -73,10 +73,7 @@ fn hosts(line: &str) -> impl Iterator<Item = &str> {
                 if host.starts_with('[') {
                     host.split_inclusive(']').next().unwrap_or(host)
                 } else {
-                    host.split([':', ']'])
-                        .next()
-                        .unwrap_or(host)
-                        .trim_end_matches('.')
+                    host.split([':', ']']).next().unwrap_or(host).trim_end_matches('.')
                 }
             })
         })

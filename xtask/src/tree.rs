@@ -21,26 +21,14 @@ impl Tree {
     pub(crate) fn read() -> anyhow::Result<Tree> {
         let here = PathBuf::from(".");
         let root = PathBuf::from(git(&here, &["rev-parse", "--show-toplevel"])?.trim_end());
-        let listed = git(
-            &root,
-            &[
-                "ls-files",
-                "-z",
-                "--cached",
-                "--others",
-                "--exclude-standard",
-            ],
-        )?;
+        let listed = git(&root, &["ls-files", "-z", "--cached", "--others", "--exclude-standard"])?;
         let mut files = BTreeMap::new();
         for path in listed.split_terminator('\0') {
             let full = root.join(path);
             // A file that was deleted and not yet staged is still listed.
             if full.is_file() {
                 let bytes = std::fs::read(&full).with_context(|| format!("read {path}"))?;
-                files.insert(
-                    path.to_owned(),
-                    String::from_utf8(bytes).unwrap_or_default(),
-                );
+                files.insert(path.to_owned(), String::from_utf8(bytes).unwrap_or_default());
             }
         }
         Ok(Tree { root, files })
@@ -53,9 +41,7 @@ impl Tree {
 
     /// Paths and texts of all files.
     pub(crate) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.files
-            .iter()
-            .map(|(path, text)| (path.as_str(), text.as_str()))
+        self.files.iter().map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
     /// Whether a path is a file, or a folder that holds one.
@@ -63,21 +49,14 @@ impl Tree {
         let below = format!("{path}/");
         self.files.contains_key(path)
             || path.is_empty()
-            || self
-                .files
-                .range(below.clone()..)
-                .next()
-                .is_some_and(|(p, _)| p.starts_with(&below))
+            || self.files.range(below.clone()..).next().is_some_and(|(p, _)| p.starts_with(&below))
     }
 
     /// A tree made of paths and texts.
     #[cfg(test)]
     pub(crate) fn of(files: &[(&str, &str)]) -> Tree {
         let own = |(path, text): &(&str, &str)| ((*path).to_owned(), (*text).to_owned());
-        Tree {
-            root: PathBuf::new(),
-            files: files.iter().map(own).collect(),
-        }
+        Tree { root: PathBuf::new(), files: files.iter().map(own).collect() }
     }
 }
 
@@ -88,11 +67,7 @@ fn git(directory: &Path, arguments: &[&str]) -> anyhow::Result<String> {
         .output()
         .context("git is needed to list files")?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(
-        output.status.success(),
-        "git {}: {said}",
-        arguments.join(" ")
-    );
+    ensure!(output.status.success(), "git {}: {said}", arguments.join(" "));
     String::from_utf8(output.stdout).context("a path is not UTF-8")
 }
 
@@ -113,23 +88,13 @@ impl Finding {
         wrong: impl Into<String>,
         fix: impl Into<String>,
     ) -> Finding {
-        Finding {
-            path: path.to_owned(),
-            line,
-            wrong: wrong.into(),
-            fix: fix.into(),
-        }
+        Finding { path: path.to_owned(), line, wrong: wrong.into(), fix: fix.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Finding {
-            path,
-            line,
-            wrong,
-            fix,
-        } = self;
+        let Finding { path, line, wrong, fix } = self;
         write!(f, "{path}:{line}: {wrong}\n    {fix}")
     }
 }
@@ -137,10 +102,7 @@ impl fmt::Display for Finding {
 /// What a rule found, as text.
 #[cfg(test)]
 pub(crate) fn report(findings: &[Finding]) -> Vec<String> {
-    findings
-        .iter()
-        .map(|f| format!("{}:{}: {}", f.path, f.line, f.wrong))
-        .collect()
+    findings.iter().map(|f| format!("{}:{}: {}", f.path, f.line, f.wrong)).collect()
 }
 
 #[cfg(test)]

@@ -6,9 +6,8 @@ use crate::tree::{Finding, Tree};
 const MARKS: &[&str] = &[concat!("FIX", "ME"), concat!("XX", "X")];
 
 /// Names of files, folders and modules that fit any content.
-const NAMES: &[&str] = &[
-    "util", "utils", "helper", "helpers", "common", "types", "manager", "impl", "v2",
-];
+const NAMES: &[&str] =
+    &["util", "utils", "helper", "helpers", "common", "types", "manager", "impl", "v2"];
 
 const NAME_FIX: &str = "name it after the noun or verb it is about";
 
@@ -16,12 +15,7 @@ pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in tree.texts() {
         if let Some(name) = path.split('/').map(stem).find(|name| NAMES.contains(name)) {
-            findings.push(Finding::new(
-                path,
-                1,
-                format!("`{name}` fits any content"),
-                NAME_FIX,
-            ));
+            findings.push(Finding::new(path, 1, format!("`{name}` fits any content"), NAME_FIX));
         }
         for (index, line) in text.lines().enumerate() {
             if let Some(mark) = words(line).find(|word| MARKS.contains(word)) {
@@ -89,11 +83,7 @@ mod tests {
 
     #[test]
     fn a_file_or_folder_that_fits_any_content_is_found() {
-        let files = [
-            ("src/utils.rs", ""),
-            ("common/mod.rs", ""),
-            ("src/commons.rs", ""),
-        ];
+        let files = [("src/utils.rs", ""), ("common/mod.rs", ""), ("src/commons.rs", "")];
         assert_eq!(
             report(&check(&Tree::of(&files))),
             [
@@ -105,10 +95,7 @@ mod tests {
 
     #[test]
     fn a_module_that_fits_any_content_is_found() {
-        let text = format!(
-            "//! x\npub(crate) mod {}{{}}\n// mod {};\n",
-            NAMES[1], NAMES[1]
-        );
+        let text = format!("//! x\npub(crate) mod {}{{}}\n// mod {};\n", NAMES[1], NAMES[1]);
         assert_eq!(
             report(&check(&Tree::of(&[("src/a.rs", &text)]))),
             ["src/a.rs:2: module `utils` fits any content"]

@@ -66,10 +66,7 @@ impl Judge<'_, '_> {
         for moment in &self.story.moments {
             if let Seen::Delivered { entry, .. } = moment.seen {
                 let cursor = places.cursor_of(entry);
-                let fate = self
-                    .fates
-                    .entry((cursor, places.offset_of(entry)))
-                    .or_default();
+                let fate = self.fates.entry((cursor, places.offset_of(entry))).or_default();
                 fate.is_delivered = true;
                 self.read_since[places.cursors.key(cursor).0].get_or_insert(moment.seq);
             } else if let Seen::Answered(call) = moment.seen
@@ -79,12 +76,7 @@ impl Judge<'_, '_> {
                 self.read_since[reader].get_or_insert(moment.seq);
             }
         }
-        for call in self
-            .story
-            .calls
-            .iter()
-            .filter(|call| !call.outcome.is_refused())
-        {
+        for call in self.story.calls.iter().filter(|call| !call.outcome.is_refused()) {
             self.asked(call.ask);
         }
     }
@@ -108,19 +100,13 @@ impl Judge<'_, '_> {
             }
             Ask::DeleteGroup(reader) => {
                 self.is_reader_disturbed[reader] = true;
-                places
-                    .cursors_of(reader)
-                    .for_each(|cursor| self.is_disturbed[cursor] = true);
+                places.cursors_of(reader).for_each(|cursor| self.is_disturbed[cursor] = true);
             }
             Ask::DeleteTopic(topic) => {
                 for cursor in places.cursors_on(topic) {
                     self.is_disturbed[cursor] = true;
                 }
-                for reader in places
-                    .readers
-                    .ids()
-                    .filter(|id| places.readers.key(*id).0 == topic)
-                {
+                for reader in places.readers.ids().filter(|id| places.readers.key(*id).0 == topic) {
                     self.is_reader_disturbed[reader] = true;
                 }
             }
@@ -175,24 +161,14 @@ impl Judge<'_, '_> {
     fn unread(&mut self, ended: u64) {
         let places = &self.story.places;
         let mut readers = places.names.column(Vec::new());
-        for reader in places
-            .readers
-            .ids()
-            .filter(|id| !self.is_reader_disturbed[*id])
-        {
+        for reader in places.readers.ids().filter(|id| !self.is_reader_disturbed[*id]) {
             if let Some(since) = self.read_since[reader] {
                 readers[places.readers.key(reader).0].push((reader, since));
             }
         }
         for call in self.story.calls.iter() {
-            let (
-                Ask::Produce(send),
-                Outcome::Produced {
-                    at,
-                    deduplicated: false,
-                    ..
-                },
-            ) = (call.ask, call.outcome)
+            let (Ask::Produce(send), Outcome::Produced { at, deduplicated: false, .. }) =
+                (call.ask, call.outcome)
             else {
                 continue;
             };

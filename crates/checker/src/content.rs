@@ -27,11 +27,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         match moment.seen {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(moment.seq, call),
-            Seen::Delivered {
-                entry,
-                id,
-                delivery,
-            } => {
+            Seen::Delivered { entry, id, delivery } => {
                 let at = story.places.position_of(entry);
                 judge.delivered(moment.seq, at, id, &delivery.message);
             }
@@ -80,11 +76,7 @@ impl<'a> Judge<'_, 'a> {
         let n_sent = u32::from(!call.outcome.is_refused());
         match call.ask {
             Ask::Produce(send) => {
-                let body = Body {
-                    send,
-                    n_sent: 0,
-                    n_copies: 0,
-                };
+                let body = Body { send, n_sent: 0, n_copies: 0 };
                 self.bodies.entry(send.content.body).or_insert(body).n_sent += n_sent;
             }
             Ask::Redrive(_) => self.n_redrives += n_sent,
@@ -99,32 +91,21 @@ impl<'a> Judge<'_, 'a> {
 
     fn answered(&mut self, seq: u64, call: CallId) {
         let call = &self.story.calls[call];
-        let (
-            Ask::Produce(send),
-            Outcome::Produced {
-                id,
-                at,
-                deduplicated,
-            },
-        ) = (call.ask, call.outcome)
+        let (Ask::Produce(send), Outcome::Produced { id, at, deduplicated }) =
+            (call.ask, call.outcome)
         else {
             return;
         };
         if self.story.has_facts() && self.shown[at].is_none() {
             if !deduplicated {
                 let text = self.story.places.position_text(at);
-                self.findings
-                    .add(I1, seq, format_args!("{text} is produced but not stored"));
+                self.findings.add(I1, seq, format_args!("{text} is produced but not stored"));
             }
             return;
         }
         if send.size > SIZE_MAX && !self.story.has_facts() {
             let size = send.size;
-            self.findings.add(
-                I31,
-                seq,
-                format_args!("a message of {size} bytes is accepted"),
-            );
+            self.findings.add(I31, seq, format_args!("a message of {size} bytes is accepted"));
         }
         if self.observed(seq, at, id, send.content) {
             self.copied(seq, at, send.content);
@@ -134,8 +115,7 @@ impl<'a> Judge<'_, 'a> {
     fn delivered(&mut self, seq: u64, at: PositionId, id: LabelId, content: &'a Content) {
         if self.story.has_facts() && self.shown[at].is_none() {
             let text = self.story.places.position_text(at);
-            self.findings
-                .add(I2, seq, format_args!("{text} is delivered but not stored"));
+            self.findings.add(I2, seq, format_args!("{text} is delivered but not stored"));
             return;
         }
         if self.observed(seq, at, id, content) && self.traced(seq, at, content) {
@@ -149,8 +129,7 @@ impl<'a> Judge<'_, 'a> {
         let text = self.story.places.position_text(put.at);
         if stored.size > SIZE_MAX {
             let size = stored.size;
-            self.findings
-                .add(I31, seq, format_args!("{text} is stored with {size} bytes"));
+            self.findings.add(I31, seq, format_args!("{text} is stored with {size} bytes"));
         }
         if !is_first || !self.traced(seq, put.at, &stored.message) {
             return;
@@ -185,19 +164,13 @@ impl<'a> Judge<'_, 'a> {
         let place = *self.places[id].get_or_insert(at);
         if first.id != id {
             let (a, b) = (labels.key(first.id), labels.key(id));
-            self.findings
-                .add(I4, seq, format_args!("{text} is {b} and was {a}"));
+            self.findings.add(I4, seq, format_args!("{text} is {b} and was {a}"));
         } else if place != at {
             let (id, was) = (labels.key(id), self.story.places.position_text(place));
-            self.findings
-                .add(I4, seq, format_args!("{id} is at {text} and was at {was}"));
+            self.findings.add(I4, seq, format_args!("{id} is at {text} and was at {was}"));
         } else if first.content != content {
             let was = first.content;
-            self.findings.add(
-                I3,
-                seq,
-                format_args!("{text} shows {content:?} and showed {was:?}"),
-            );
+            self.findings.add(I3, seq, format_args!("{text} shows {content:?} and showed {was:?}"));
         }
         is_first
     }
@@ -206,28 +179,16 @@ impl<'a> Judge<'_, 'a> {
     fn traced(&mut self, seq: u64, at: PositionId, content: &Content) -> bool {
         let text = self.story.places.position_text(at);
         let Some(body) = self.bodies.get(&content.body) else {
-            self.findings.add(
-                I2,
-                seq,
-                format_args!("nobody produced {content:?} at {text}"),
-            );
+            self.findings.add(I2, seq, format_args!("nobody produced {content:?} at {text}"));
             return false;
         };
         if body.n_sent == 0 {
-            self.findings.add(
-                I5,
-                seq,
-                format_args!("{text} holds {content:?}, which was refused"),
-            );
+            self.findings.add(I5, seq, format_args!("{text} holds {content:?}, which was refused"));
             return false;
         }
         if body.send.content != content {
             let sent = body.send.content;
-            self.findings.add(
-                I3,
-                seq,
-                format_args!("{text} holds {content:?}, sent as {sent:?}"),
-            );
+            self.findings.add(I3, seq, format_args!("{text} holds {content:?}, sent as {sent:?}"));
         }
         true
     }
@@ -242,11 +203,7 @@ impl<'a> Judge<'_, 'a> {
             return;
         }
         body.n_copies += 1;
-        let redriven_max = if self.story.has_facts() {
-            0
-        } else {
-            self.n_redrives
-        };
+        let redriven_max = if self.story.has_facts() { 0 } else { self.n_redrives };
         if body.n_copies > body.n_sent.saturating_add(redriven_max) {
             let (n_copies, n_sent) = (body.n_copies, body.n_sent);
             let text = self.story.places.position_text(at);

@@ -16,11 +16,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         let open = counters.leased.saturating_add(counters.waiting);
         let unread = counters.high.checked_sub(counters.next);
         if unread.and_then(|unread| unread.checked_add(open)) != Some(counters.backlog) {
-            findings.add(
-                I52,
-                counted.seq,
-                format_args!("{text} does not add up: {counters:?}"),
-            );
+            findings.add(I52, counted.seq, format_args!("{text} does not add up: {counters:?}"));
         }
         if story.healed.is_some_and(|healed| healed < counted.seq) {
             last[counted.cursor] = Some(counted);
@@ -30,20 +26,12 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         return;
     }
     let gone = gone(story);
-    for counted in last
-        .iter()
-        .flatten()
-        .filter(|counted| !gone[counted.cursor])
-    {
+    for counted in last.iter().flatten().filter(|counted| !gone[counted.cursor]) {
         let counters = counted.counters;
         let is_read = counters.next == counters.high;
         if !is_read || counters.leased > 0 || counters.waiting > 0 || counters.backlog > 0 {
             let text = story.places.cursor_text(counted.cursor);
-            findings.add(
-                I51,
-                counted.seq,
-                format_args!("{text} is not drained: {counters:?}"),
-            );
+            findings.add(I51, counted.seq, format_args!("{text} is not drained: {counters:?}"));
         }
     }
 }
@@ -56,13 +44,9 @@ fn gone(story: &Story<'_>) -> Column<CursorId, bool> {
         if let Step::Opened { life, .. } = *step {
             gone[places.lives.key(life).0] = false;
         } else if let Step::GroupGone { reader } = *step {
-            places
-                .cursors_of(reader)
-                .for_each(|cursor| gone[cursor] = true);
+            places.cursors_of(reader).for_each(|cursor| gone[cursor] = true);
         } else if let Step::TopicGone { topic } = *step {
-            places
-                .cursors_on(topic)
-                .for_each(|cursor| gone[cursor] = true);
+            places.cursors_on(topic).for_each(|cursor| gone[cursor] = true);
         }
     }
     if story.has_facts() {
@@ -70,13 +54,9 @@ fn gone(story: &Story<'_>) -> Column<CursorId, bool> {
     }
     for call in story.calls.iter().filter(|call| !call.outcome.is_refused()) {
         if let Ask::DeleteGroup(reader) = call.ask {
-            places
-                .cursors_of(reader)
-                .for_each(|cursor| gone[cursor] = true);
+            places.cursors_of(reader).for_each(|cursor| gone[cursor] = true);
         } else if let Ask::DeleteTopic(topic) = call.ask {
-            places
-                .cursors_on(topic)
-                .for_each(|cursor| gone[cursor] = true);
+            places.cursors_on(topic).for_each(|cursor| gone[cursor] = true);
         }
     }
     gone

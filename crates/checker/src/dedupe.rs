@@ -61,19 +61,12 @@ struct Owned {
 impl Judge<'_, '_> {
     fn stored(&mut self, batch: &Batch, put: &Put<'_>) {
         let identity = put.identity.map(|(identity, _)| identity);
-        self.messages[put.id] = Some(Owned {
-            tenant: put.tenant,
-            identity,
-        });
+        self.messages[put.id] = Some(Owned { tenant: put.tenant, identity });
         let Some((identity, until)) = put.identity else {
             return;
         };
         let body = put.stored.message.body;
-        let holder = Holder {
-            id: put.id,
-            body,
-            until,
-        };
+        let holder = Holder { id: put.id, body, until };
         let Some(former) = self.holders[identity].replace(holder) else {
             return;
         };
@@ -125,16 +118,8 @@ impl Judge<'_, '_> {
             let Ask::Produce(send) = call.ask else {
                 continue;
             };
-            if let Outcome::Produced {
-                id,
-                deduplicated: false,
-                ..
-            } = call.outcome
-            {
-                self.messages[id] = Some(Owned {
-                    tenant: send.tenant,
-                    identity: send.identity,
-                });
+            if let Outcome::Produced { id, deduplicated: false, .. } = call.outcome {
+                self.messages[id] = Some(Owned { tenant: send.tenant, identity: send.identity });
             }
             if let (Some(identity), Outcome::Unknown) = (send.identity, call.outcome) {
                 self.may_have_stored[identity] = true;
@@ -144,12 +129,8 @@ impl Judge<'_, '_> {
 
     fn answers(&mut self) {
         for call in self.story.calls.iter() {
-            if let (
-                Ask::Produce(send),
-                Outcome::Produced {
-                    id, deduplicated, ..
-                },
-            ) = (call.ask, call.outcome)
+            if let (Ask::Produce(send), Outcome::Produced { id, deduplicated, .. }) =
+                (call.ask, call.outcome)
                 && (send.identity.is_some() || deduplicated)
             {
                 self.answer(call.answered, send, id, deduplicated);

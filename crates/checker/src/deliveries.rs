@@ -17,33 +17,19 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
     for moment in &story.moments {
         if let Seen::Committed(batch) = moment.seen {
             for step in story.steps_of(&story.batches[batch]) {
-                if let Step::Granted {
-                    entry,
-                    granted: grant,
-                } = *step
-                {
-                    granted[entry] = Last {
-                        attempt: grant.lease.attempt,
-                        spent: grant.spent,
-                    };
+                if let Step::Granted { entry, granted: grant } = *step {
+                    granted[entry] = Last { attempt: grant.lease.attempt, spent: grant.spent };
                 }
             }
         }
-        let Seen::Delivered {
-            entry, delivery, ..
-        } = moment.seen
-        else {
+        let Seen::Delivered { entry, delivery, .. } = moment.seen else {
             continue;
         };
         let seq = moment.seq;
         let text = story.places.entry_text(entry);
         let (attempt, spent) = (delivery.lease.attempt, delivery.spent);
         if !delivered.insert((entry, attempt)) {
-            findings.add(
-                I9,
-                seq,
-                format_args!("attempt {attempt} of {text} is delivered twice"),
-            );
+            findings.add(I9, seq, format_args!("attempt {attempt} of {text} is delivered twice"));
         }
         if spent == 0 || spent > attempt {
             let says = format_args!("{spent} of {attempt} attempts of {text} count");

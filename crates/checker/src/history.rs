@@ -46,28 +46,15 @@ pub enum What {
     Done { call: u64, reply: Reply },
     /// It was refused: nothing happened. `code` is the error, `state` its further word, if any
     /// (`STALE_LEASE`, `generation`).
-    Refused {
-        call: u64,
-        code: Name,
-        state: Option<Name>,
-    },
+    Refused { call: u64, code: Name, state: Option<Name> },
     /// Nobody knows: a time-out, a lost connection, an answer that says so.
     Unknown { call: u64 },
     /// A consumer read a delivery.
     Delivered(Delivery),
     /// The engine made a batch durable. `now` is the authority clock of the batch.
-    Committed {
-        shard: u32,
-        epoch: u64,
-        batch: u64,
-        now: u64,
-        facts: Vec<Fact>,
-    },
+    Committed { shard: u32, epoch: u64, batch: u64, now: u64, facts: Vec<Fact> },
     /// A node showed the counters of a group, as of `batch` where the harness knows it.
-    Counted {
-        batch: Option<u64>,
-        counters: Counters,
-    },
+    Counted { batch: Option<u64>, counters: Counters },
     /// A fault was injected (`fault` such as `crash`, `point` such as `committing`).
     Fault { fault: Name, point: Name },
     /// No more faults. From here on everything must drain.
@@ -86,34 +73,17 @@ pub enum Op {
     /// Store a message.
     Produce(Produce),
     /// Settle, give back or renew a delivery.
-    Settle {
-        lease: Lease,
-        verb: Verb,
-        by_owner: bool,
-    },
+    Settle { lease: Lease, verb: Verb, by_owner: bool },
     /// Make a group that starts at the first (`false`) or behind the last message (`true`).
-    CreateGroup {
-        topic: Name,
-        group: Name,
-        latest: bool,
-    },
+    CreateGroup { topic: Name, group: Name, latest: bool },
     /// Remove a group.
     DeleteGroup { topic: Name, group: Name },
     /// Remove a topic with its groups.
     DeleteTopic { topic: Name },
     /// Stop or go.
-    Pause {
-        topic: Name,
-        group: Name,
-        paused: bool,
-    },
+    Pause { topic: Name, group: Name, paused: bool },
     /// Move the cursor of one partition.
-    Seek {
-        topic: Name,
-        group: Name,
-        partition: u32,
-        offset: u64,
-    },
+    Seek { topic: Name, group: Name, partition: u32, offset: u64 },
     /// Bring a dead letter back. `id` is the dead letter's.
     Redrive { topic: Name, id: Name },
     /// Anything that only looks.
@@ -167,12 +137,7 @@ pub enum Verb {
 #[expect(missing_docs, reason = "the variant says what its fields are")]
 pub enum Reply {
     /// The message is stored there, now or (`deduplicated`) before.
-    Produced {
-        id: Name,
-        partition: u32,
-        offset: u64,
-        deduplicated: bool,
-    },
+    Produced { id: Name, partition: u32, offset: u64, deduplicated: bool },
     /// Settled or renewed.
     Settled,
     /// The dead letter is on its way again, now or (`already`) before, as message `new`.
@@ -219,58 +184,29 @@ pub enum Fact {
     /// A message is stored.
     Stored(Stored),
     /// A produce found its key taken: `id` is the message that has it.
-    Deduplicated {
-        topic: Name,
-        tenant: Name,
-        idem: Name,
-        id: Name,
-    },
+    Deduplicated { topic: Name, tenant: Name, idem: Name, id: Name },
     /// A group exists; one entry per partition: (generation, first offset it reads).
-    GroupMade {
-        topic: Name,
-        group: Name,
-        cursors: Vec<(u64, u64)>,
-    },
+    GroupMade { topic: Name, group: Name, cursors: Vec<(u64, u64)> },
     /// A group is gone.
     GroupGone { topic: Name, group: Name },
     /// A topic is gone, with its groups.
     TopicGone { topic: Name },
     /// A cursor was moved: everything of its older generation is over.
-    Moved {
-        topic: Name,
-        group: Name,
-        partition: u32,
-        generation: u64,
-        offset: u64,
-    },
+    Moved { topic: Name, group: Name, partition: u32, generation: u64, offset: u64 },
     /// A lease was given.
     Granted(Granted),
     /// The group passes a message by that is meant for another group.
-    Passed {
-        topic: Name,
-        group: Name,
-        generation: u64,
-        partition: u32,
-        offset: u64,
-    },
+    Passed { topic: Name, group: Name, generation: u64, partition: u32, offset: u64 },
     /// The lease now ends at `until`.
     Extended { lease: Lease, until: u64 },
     /// The lease is over.
     Ended { lease: Lease, how: How },
     /// The message is dead in that group. `attempt` 0: it was never delivered.
-    Died {
-        lease: Lease,
-        reason: Name,
-        id: Name,
-    },
+    Died { lease: Lease, reason: Name, id: Name },
     /// Dead letter `id` was sent again as message `new` for `group`.
     Redriven { id: Name, new: Name, group: Name },
     /// Messages below `first` are no longer kept, but for those that are open.
-    Trimmed {
-        topic: Name,
-        partition: u32,
-        first: u64,
-    },
+    Trimmed { topic: Name, partition: u32, first: u64 },
 }
 
 /// A stored message.

@@ -67,10 +67,7 @@ pub(crate) struct Table<I, K> {
 impl<I: Dense, K: Copy + Eq + Hash> Table<I, K> {
     /// No keys yet.
     pub(crate) fn new() -> Self {
-        Self {
-            ids: FastMap::default(),
-            keys: Vec::new(),
-        }
+        Self { ids: FastMap::default(), keys: Vec::new() }
     }
 
     /// The number of `key`, a new one if it has none.
@@ -101,10 +98,7 @@ impl<I: Dense, K: Copy + Eq + Hash> Table<I, K> {
 
     /// A column that says `value` of every key.
     pub(crate) fn column<V: Clone>(&self, value: V) -> Column<I, V> {
-        Column {
-            values: vec![value; self.keys.len()],
-            of: PhantomData,
-        }
+        Column { values: vec![value; self.keys.len()], of: PhantomData }
     }
 }
 
@@ -120,11 +114,7 @@ const PAGE_OFFSETS: usize = 64;
 impl<I: Dense, O: Dense + Eq + Hash> Offsets<I, O> {
     /// No offsets yet.
     pub(crate) fn new() -> Self {
-        Self {
-            pages: FastMap::default(),
-            slots: Vec::new(),
-            keys: Vec::new(),
-        }
+        Self { pages: FastMap::default(), slots: Vec::new(), keys: Vec::new() }
     }
 
     /// The number of an offset, a new one if it has none.
@@ -154,10 +144,7 @@ impl<I: Dense, O: Dense + Eq + Hash> Offsets<I, O> {
 
     /// A column that says `value` of every offset.
     pub(crate) fn column<V: Clone>(&self, value: V) -> Column<I, V> {
-        Column {
-            values: vec![value; self.keys.len()],
-            of: PhantomData,
-        }
+        Column { values: vec![value; self.keys.len()], of: PhantomData }
     }
 }
 
@@ -175,10 +162,7 @@ pub(crate) struct Column<I, V> {
 impl<I: Dense, V> Column<I, V> {
     /// An empty column, for numbers that come without a table.
     pub(crate) fn new() -> Self {
-        Self {
-            values: Vec::new(),
-            of: PhantomData,
-        }
+        Self { values: Vec::new(), of: PhantomData }
     }
 
     /// Adds a value and gives it the next number.

@@ -20,23 +20,13 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
             };
             let seq = story.calls[call].answered;
             let text = story.places.lane_text(lane);
-            if let Some(own) = highest_own
-                .get(&(lane, process))
-                .filter(|own| **own >= offset)
-            {
+            if let Some(own) = highest_own.get(&(lane, process)).filter(|own| **own >= offset) {
                 let says =
                     format_args!("{text}/{offset} was sent by process {process} after {own}");
                 findings.add(I28, seq, says);
             }
-            if let Some(other) = highest[lane]
-                .of_others(process)
-                .filter(|other| *other >= offset)
-            {
-                findings.add(
-                    I7,
-                    seq,
-                    format_args!("{text}/{offset} was sent after {other}"),
-                );
+            if let Some(other) = highest[lane].of_others(process).filter(|other| *other >= offset) {
+                findings.add(I7, seq, format_args!("{text}/{offset} was sent after {other}"));
             }
         } else if let Seen::Answered(call) = moment.seen {
             let Some((lane, offset)) = stored_at(story, call) else {
@@ -50,12 +40,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
 }
 
 fn stored_at(story: &Story<'_>, call: CallId) -> Option<(LaneId, u64)> {
-    let Outcome::Produced {
-        at,
-        deduplicated: false,
-        ..
-    } = story.calls[call].outcome
-    else {
+    let Outcome::Produced { at, deduplicated: false, .. } = story.calls[call].outcome else {
         return None;
     };
     Some(story.places.positions.key(at))

@@ -60,10 +60,7 @@ impl<'a> Judge<'_, 'a> {
                 && self.copy_of[put.id].is_none()
             {
                 let new = self.story.places.labels.key(put.id);
-                self.says(
-                    batch.seq,
-                    format_args!("{new} is for one group and no dead letter's"),
-                );
+                self.says(batch.seq, format_args!("{new} is for one group and no dead letter's"));
             }
         }
     }
@@ -76,26 +73,17 @@ impl<'a> Judge<'_, 'a> {
         let name = |id| self.story.places.labels.key(id);
         let (from, to) = (name(id), name(new));
         if let Some(first) = self.sent_as[id] {
-            self.says(
-                seq,
-                format_args!("{from} is sent again as {to} and was as {}", name(first)),
-            );
+            self.says(seq, format_args!("{from} is sent again as {to} and was as {}", name(first)));
             self.copy_of[new] = Some(id);
             return;
         }
         self.sent_as[id] = Some(new);
         self.copy_of[new] = Some(id);
         let Some((_, dead)) = self.message(id).filter(|(_, put)| put.stored.dead_letter) else {
-            self.says(
-                seq,
-                format_args!("{from} is sent again and is no dead letter"),
-            );
+            self.says(seq, format_args!("{from} is sent again and is no dead letter"));
             return;
         };
-        let copy = self
-            .message(new)
-            .filter(|(stored, _)| *stored == seq)
-            .map(|(_, put)| put);
+        let copy = self.message(new).filter(|(stored, _)| *stored == seq).map(|(_, put)| put);
         let Some(copy) = copy else {
             self.says(
                 seq,
@@ -105,10 +93,7 @@ impl<'a> Judge<'_, 'a> {
         };
         if copy.for_group != Some(group) || self.died_in.get(&id).is_some_and(|died| *died != group)
         {
-            self.says(
-                seq,
-                format_args!("{to} is not for the group in which {from} died"),
-            );
+            self.says(seq, format_args!("{to} is not for the group in which {from} died"));
         }
         if copy.stored.message.body != dead.stored.message.body {
             self.says(seq, format_args!("{to} has another body than {from}"));
@@ -128,16 +113,10 @@ impl<'a> Judge<'_, 'a> {
                 self.sent_as[id].get_or_insert(new);
             }
             if self.sent_as[id] != Some(new) {
-                self.says(
-                    seq,
-                    format_args!("{} was not sent again as {}", name(id), name(new)),
-                );
+                self.says(seq, format_args!("{} was not sent again as {}", name(id), name(new)));
             }
             if !already && std::mem::replace(&mut is_answered[id], true) {
-                self.says(
-                    seq,
-                    format_args!("{} is sent again a second time", name(id)),
-                );
+                self.says(seq, format_args!("{} is sent again a second time", name(id)));
             }
         }
     }

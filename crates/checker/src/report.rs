@@ -33,12 +33,7 @@ impl fmt::Display for Report {
         if self.left_out > 0 {
             writeln!(f, "and {} more", self.left_out)?;
         }
-        write!(
-            f,
-            "{} violations in {} events",
-            self.violations.len(),
-            self.counts.events
-        )
+        write!(f, "{} violations in {} events", self.violations.len(), self.counts.events)
     }
 }
 
@@ -109,11 +104,7 @@ pub(crate) struct Findings {
 impl Findings {
     /// Puts a violation on record.
     pub(crate) fn add(&mut self, invariant: Invariant, seq: u64, says: fmt::Arguments<'_>) {
-        self.violations.push(Violation {
-            invariant,
-            seq,
-            says: says.to_string(),
-        });
+        self.violations.push(Violation { invariant, seq, says: says.to_string() });
     }
 
     /// The judgement.
@@ -129,10 +120,6 @@ impl Findings {
             *n_kept <= KEPT_MAX
         });
         let left_out = (n_found - self.violations.len()) as u64;
-        Report {
-            violations: self.violations,
-            left_out,
-            counts,
-        }
+        Report { violations: self.violations, left_out, counts }
     }
 }

@@ -22,9 +22,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         match moment.seen {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(call),
-            Seen::Delivered {
-                entry, delivery, ..
-            } => {
+            Seen::Delivered { entry, delivery, .. } => {
                 if !story.has_facts() {
                     judge.shown(moment.seq, entry, delivery.lease.attempt);
                 }
@@ -66,12 +64,7 @@ impl Judge<'_, '_> {
         let places = &self.story.places;
         if let Step::Granted { entry, granted } = *step {
             self.shown(seq, entry, granted.lease.attempt);
-        } else if let Step::Ended {
-            entry,
-            attempt,
-            how: How::Acked,
-        } = *step
-        {
+        } else if let Step::Ended { entry, attempt, how: How::Acked } = *step {
             self.entries[entry].acked = attempt;
         } else if let Step::Opened { life, .. } = *step {
             let (cursor, generation) = places.lives.key(life);
@@ -106,13 +99,7 @@ impl Judge<'_, '_> {
     }
 
     fn invoked(&mut self, id: CallId) {
-        let Some(Settle {
-            entry,
-            attempt,
-            verb,
-            ..
-        }) = by_token(self.story, id)
-        else {
+        let Some(Settle { entry, attempt, verb, .. }) = by_token(self.story, id) else {
             return;
         };
         let is_ack = matches!(verb, Verb::Ack);
@@ -138,7 +125,8 @@ impl Judge<'_, '_> {
         let Outcome::Refused { code, state } = call.outcome else {
             return;
         };
-        let is_gone = code == "NOT_FOUND" || state == Some("generation");
+        // Nobody was there to answer: that says nothing about the ack.
+        let is_gone = code == "NOT_FOUND" || code == "UNAVAILABLE" || state == Some("generation");
         if is_ack && known.ack_done == attempt && !is_gone {
             let says = format_args!(
                 "attempt {attempt} of {text} was acked and a repeat is refused: {code} {}",
@@ -149,13 +137,7 @@ impl Judge<'_, '_> {
     }
 
     fn answered(&mut self, id: CallId) {
-        let Some(Settle {
-            entry,
-            attempt,
-            verb: Verb::Ack,
-            ..
-        }) = by_token(self.story, id)
-        else {
+        let Some(Settle { entry, attempt, verb: Verb::Ack, .. }) = by_token(self.story, id) else {
             return;
         };
         let call = &self.story.calls[id];

@@ -28,12 +28,7 @@ pub struct Decision {
 
 impl Decision {
     pub(crate) fn reply(reply: Reply) -> Decision {
-        Decision {
-            reply,
-            changes: Vec::new(),
-            notes: Vec::new(),
-            effects: Vec::new(),
-        }
+        Decision { reply, changes: Vec::new(), notes: Vec::new(), effects: Vec::new() }
     }
 
     pub(crate) fn with(mut self, change: Change) -> Decision {
@@ -316,53 +311,19 @@ pub enum Change {
     /// A group is gone.
     GroupGone(GroupId),
     /// A lane's bounds, but for its end, which only messages move.
-    Lane {
-        topic: TopicId,
-        lane: Lane,
-        state: LaneState,
-    },
+    Lane { topic: TopicId, lane: Lane, state: LaneState },
     /// A message is stored at the end of a lane.
-    Message {
-        topic: TopicId,
-        lane: Lane,
-        offset: Offset,
-        message: Arc<Message>,
-    },
+    Message { topic: TopicId, lane: Lane, offset: Offset, message: Arc<Message> },
     /// A cursor goes on.
-    Cursor {
-        group: GroupId,
-        lane: Lane,
-        next: Offset,
-        bytes: u64,
-    },
+    Cursor { group: GroupId, lane: Lane, next: Offset, bytes: u64 },
     /// An entry is opened or changed. `holder` is who was given the lease: volatile.
-    Open {
-        group: GroupId,
-        lane: Lane,
-        offset: Offset,
-        entry: Entry,
-        holder: Option<ConsumerId>,
-    },
+    Open { group: GroupId, lane: Lane, offset: Offset, entry: Entry, holder: Option<ConsumerId> },
     /// An entry is over.
-    Close {
-        group: GroupId,
-        lane: Lane,
-        offset: Offset,
-        end: End,
-    },
+    Close { group: GroupId, lane: Lane, offset: Offset, end: End },
     /// The last error of an entry.
-    Note {
-        generation: Generation,
-        lane: Lane,
-        offset: Offset,
-        text: Text,
-    },
+    Note { generation: Generation, lane: Lane, offset: Offset, text: Text },
     /// … is no longer needed.
-    NoteGone {
-        generation: Generation,
-        lane: Lane,
-        offset: Offset,
-    },
+    NoteGone { generation: Generation, lane: Lane, offset: Offset },
     /// A consumer's name.
     Owner { owner: OwnerId, name: Text },
     /// … that nobody has any more.
@@ -372,12 +333,7 @@ pub enum Change {
     /// A dead letter is made or brought back.
     Dead(DeadRow),
     /// Messages nobody needs.
-    Trim {
-        topic: TopicId,
-        lane: Lane,
-        from: Offset,
-        to: Offset,
-    },
+    Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Records whose time is over.
     Expire { bucket: u64 },
     /// A counter.
@@ -395,19 +351,9 @@ pub enum Change {
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Sweep {
     /// Pages of a topic's lane.
-    Pages {
-        topic: TopicId,
-        lane: Lane,
-        from: Offset,
-        to: Offset,
-    },
+    Pages { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Blocks and notes of a generation's lane.
-    Blocks {
-        generation: Generation,
-        lane: Lane,
-        from: Offset,
-        to: Offset,
-    },
+    Blocks { generation: Generation, lane: Lane, from: Offset, to: Offset },
     /// The lane row.
     Lane { topic: TopicId, lane: Lane },
     /// The cursor row.
@@ -434,12 +380,7 @@ pub enum Note {
     /// So many consumers at the front of a group's queue had their turn.
     Turned { group: GroupId, turns: usize },
     /// A lane of a group was looked at; `more`: it may have more right now.
-    Visited {
-        group: GroupId,
-        lane: Lane,
-        more: bool,
-        fresh: u8,
-    },
+    Visited { group: GroupId, lane: Lane, more: bool, fresh: u8 },
     /// The next group to be looked at.
     Rotor(GroupId),
     /// A read was asked for.
@@ -447,25 +388,13 @@ pub enum Note {
     /// Partition of the next message without a key.
     KeylessTurn { topic: TopicId, turn: u32 },
     /// Look at a lane of a group again then.
-    Wake {
-        at: Timestamp,
-        group: GroupId,
-        lane: Lane,
-    },
+    Wake { at: Timestamp, group: GroupId, lane: Lane },
     /// The group can do nothing until something happens to it.
     Idle(GroupId),
     /// Messages around there were of use.
-    Used {
-        topic: TopicId,
-        lane: Lane,
-        offset: Offset,
-    },
+    Used { topic: TopicId, lane: Lane, offset: Offset },
     /// Look at a lane's retention again then, or not at all.
-    Chore {
-        topic: TopicId,
-        lane: Lane,
-        at: Option<Timestamp>,
-    },
+    Chore { topic: TopicId, lane: Lane, at: Option<Timestamp> },
 }
 
 /// A row that deciding asks for.
@@ -475,11 +404,7 @@ pub enum Lookup {
     /// This row.
     Row(Key),
     /// The page that holds this message.
-    Message {
-        topic: TopicId,
-        lane: Lane,
-        offset: Offset,
-    },
+    Message { topic: TopicId, lane: Lane, offset: Offset },
 }
 
 /// Rows that deciding asks for.
@@ -490,19 +415,9 @@ pub type Reads = Vec<Lookup>;
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Want {
     /// Messages of a lane from `from` on.
-    Ahead {
-        topic: TopicId,
-        lane: Lane,
-        from: Offset,
-    },
+    Ahead { topic: TopicId, lane: Lane, from: Offset },
     /// One message and its last error, for a retry.
-    Retry {
-        topic: TopicId,
-        group: GroupId,
-        generation: Generation,
-        lane: Lane,
-        offset: Offset,
-    },
+    Retry { topic: TopicId, group: GroupId, generation: Generation, lane: Lane, offset: Offset },
 }
 
 /// What the shell does once the batch is durable.

@@ -20,11 +20,7 @@ pub struct Clock {
 impl Clock {
     /// Starts at `authority`, but not below `floor`, the `now` of the last stored batch.
     pub fn new(floor: Timestamp, authority: Timestamp, monotonic_ms: u64) -> Clock {
-        Clock {
-            now: floor.max(authority),
-            anchor_ms: monotonic_ms,
-            authority,
-        }
+        Clock { now: floor.max(authority), anchor_ms: monotonic_ms, authority }
     }
 
     /// The time at `monotonic_ms`.

@@ -177,12 +177,7 @@ pub enum Claim {
     /// By its token: fenced.
     Token(LeaseToken),
     /// By position and owner, as v1 did: the same owner on an older attempt is taken for the newer.
-    Owner {
-        name: GroupName,
-        partition: u32,
-        offset: Offset,
-        owner: Text,
-    },
+    Owner { name: GroupName, partition: u32, offset: Offset, owner: Text },
 }
 
 /// One attempt, by numbers: how the shell and the shard itself name a lease.
@@ -374,21 +369,13 @@ pub enum Rejection {
     #[error("this topic settles by token only")]
     TokenRequired,
     #[error("attempt {attempt} is over: {}", .state.as_str())]
-    StaleLease {
-        state: Stale,
-        attempt: u32,
-        current: Option<u32>,
-    },
+    StaleLease { state: Stale, attempt: u32, current: Option<u32> },
     #[error("the group has consumers: pause it first")]
     HasConsumers,
     #[error("a dead-letter topic goes with its source")]
     DeadLetterTopic,
     #[error("{field} has {size} bytes, at most {limit} fit")]
-    TooLarge {
-        field: &'static str,
-        limit: u64,
-        size: u64,
-    },
+    TooLarge { field: &'static str, limit: u64, size: u64 },
     #[error("this idempotency key belongs to another message")]
     KeyConflict,
     #[error("the partition is full")]
@@ -400,9 +387,6 @@ pub enum Rejection {
 
 impl Rejection {
     pub(crate) fn invalid(field: &'static str, why: impl Into<Text>) -> Rejection {
-        Rejection::Invalid {
-            field,
-            why: why.into(),
-        }
+        Rejection::Invalid { field, why: why.into() }
     }
 }

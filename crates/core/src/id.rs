@@ -139,20 +139,13 @@ impl FromStr for MessageId {
     type Err = NotAMessageId;
 
     fn from_str(text: &str) -> Result<Self, NotAMessageId> {
-        let digits = text
-            .strip_prefix("m_")
-            .filter(|d| d.len() <= 62)
-            .ok_or(NotAMessageId)?;
+        let digits = text.strip_prefix("m_").filter(|d| d.len() <= 62).ok_or(NotAMessageId)?;
         if digits.bytes().any(|b| b.is_ascii_uppercase()) {
             return Err(NotAMessageId);
         }
         let bytes = BASE32_NOPAD.decode(digits.to_ascii_uppercase().as_bytes())?;
         let (id, rest) = postcard::take_from_bytes(&bytes).map_err(|_| NotAMessageId)?;
-        if rest.is_empty() {
-            Ok(id)
-        } else {
-            Err(NotAMessageId)
-        }
+        if rest.is_empty() { Ok(id) } else { Err(NotAMessageId) }
     }
 }
 
@@ -181,14 +174,8 @@ mod tests {
 
     #[test]
     fn other_texts_are_no_message_ids() {
-        for text in [
-            "",
-            "m_",
-            "m_aa",
-            "lt_aaaa",
-            "m_AAAAA",
-            "m_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
-        ] {
+        for text in ["", "m_", "m_aa", "lt_aaaa", "m_AAAAA", "m_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"]
+        {
             assert_eq!(text.parse::<MessageId>(), Err(NotAMessageId), "{text}");
         }
     }

@@ -53,9 +53,7 @@ impl RetryRequest {
         RetryPolicy {
             max_attempts: self.max_attempts,
             backoff_ms,
-            max_backoff_ms: self
-                .max_backoff_ms
-                .unwrap_or(topic.max_backoff_ms.max(backoff_ms)),
+            max_backoff_ms: self.max_backoff_ms.unwrap_or(topic.max_backoff_ms.max(backoff_ms)),
         }
     }
 }

@@ -108,11 +108,7 @@ pub struct PipelineConfig {
 
 impl Default for PipelineConfig {
     fn default() -> PipelineConfig {
-        PipelineConfig {
-            commits_max: 2,
-            reads_max: 4,
-            commands_max: 4_096,
-        }
+        PipelineConfig { commits_max: 2, reads_max: 4, commands_max: 4_096 }
     }
 }
 
@@ -184,12 +180,7 @@ impl Pipeline {
         now: Timestamp,
         config: PipelineConfig,
     ) -> Pipeline {
-        let Recovered {
-            mut shard,
-            packer,
-            last,
-            now: stored,
-        } = recovered;
+        let Recovered { mut shard, packer, last, now: stored } = recovered;
         let now = now.max(stored);
         shard.recovered(now);
         Pipeline {
@@ -214,15 +205,13 @@ impl Pipeline {
         }
     }
 
-    /// Takes note of what happened. [`Pipeline::turn`] says what follows.
-    pub fn on(&mut self, input: Input, outputs: &mut Vec<Output>) {
+    /// Takes note of what happened at `now`. [`Pipeline::turn`] says what follows.
+    pub fn on(&mut self, now: Timestamp, input: Input, outputs: &mut Vec<Output>) {
+        self.now = self.now.max(now);
         match input {
             Input::Arrived(ticket, command) => self.arrive(Some(ticket), command),
             Input::ReadDone(id, rows) => {
-                if let Some(damaged) = rows
-                    .iter()
-                    .flatten()
-                    .find_map(|row| pack::verify(row).err())
+                if let Some(damaged) = rows.iter().flatten().find_map(|row| pack::verify(row).err())
                 {
                     outputs.push(Output::Die(damaged));
                     return;
@@ -276,12 +265,7 @@ impl Pipeline {
     fn arrive(&mut self, ticket: Option<Ticket>, command: Command) {
         self.next_item += 1;
         let reads = self.shard.reads(&command);
-        let item = Item {
-            id: self.next_item,
-            ticket,
-            command,
-            waits: !reads.is_empty(),
-        };
+        let item = Item { id: self.next_item, ticket, command, waits: !reads.is_empty() };
         if item.waits {
             self.asking.push_back(Asker::Command(item.id, reads));
         }
@@ -319,13 +303,7 @@ impl Pipeline {
             }
             let id = ReadId(self.next_read);
             self.next_read += 1;
-            self.reading.insert(
-                id,
-                Reading {
-                    since: self.durable,
-                    askers,
-                },
-            );
+            self.reading.insert(id, Reading { since: self.durable, askers });
             outputs.push(Output::StartRead(id, reads));
         }
     }
@@ -337,23 +315,14 @@ impl Pipeline {
             let mut found = rows.by_ref().take(questions);
             match asker {
                 Asker::Command(item, lookups) => {
-                    let came = lookups.into_iter().zip(found).map(|(lookup, rows)| Answer {
-                        lookup,
-                        row: rows.into_iter().next(),
-                    });
+                    let came = lookups
+                        .into_iter()
+                        .zip(found)
+                        .map(|(lookup, rows)| Answer { lookup, row: rows.into_iter().next() });
                     let answers = self.answers.entry(item);
-                    answers
-                        .or_insert(Answers {
-                            rows: Vec::new(),
-                            since,
-                        })
-                        .rows
-                        .extend(came);
+                    answers.or_insert(Answers { rows: Vec::new(), since }).rows.extend(came);
                     if let Some(item) = self.aside.remove(&item) {
-                        let item = Item {
-                            waits: false,
-                            ..item
-                        };
+                        let item = Item { waits: false, ..item };
                         match item.command.is_settle() || matches!(item.command, Command::Lapse(_))
                         {
                             true => self.settles.push_front(item),
@@ -376,35 +345,15 @@ impl Pipeline {
             Want::Ahead { topic, lane, from } => {
                 Loaded::Pages(self.overlay.merge_pages(topic, lane, from, &pages))
             }
-            Want::Retry {
-                topic,
-                generation,
-                lane,
-                offset,
-                ..
-            } => {
+            Want::Retry { topic, generation, lane, offset, .. } => {
                 let message = Answer {
-                    lookup: Lookup::Message {
-                        topic,
-                        lane,
-                        offset,
-                    },
+                    lookup: Lookup::Message { topic, lane, offset },
                     row: pages.into_iter().next(),
                 };
-                let key = Lookup::Row(Key::Note {
-                    generation,
-                    lane,
-                    offset,
-                });
-                let noted = Answer {
-                    lookup: key,
-                    row: notes.into_iter().next(),
-                };
+                let key = Lookup::Row(Key::Note { generation, lane, offset });
+                let noted = Answer { lookup: key, row: notes.into_iter().next() };
                 let answers = [message, noted];
-                let found = Found {
-                    answers: &answers,
-                    overlay: &self.overlay,
-                };
+                let found = Found { answers: &answers, overlay: &self.overlay };
                 if !self.shard.is_waiting(want) {
                     return Loaded::Nothing;
                 }
@@ -413,10 +362,7 @@ impl Pipeline {
                     Some(text) => text.into(),
                     None => found.note(generation, lane, offset).expect("it was read"),
                 };
-                Loaded::Retry {
-                    message,
-                    last_error,
-                }
+                Loaded::Retry { message, last_error }
             }
         }
     }
@@ -425,17 +371,12 @@ impl Pipeline {
     fn forget_overlay(&mut self) {
         let reading = self.reading.values().map(|reading| reading.since).min();
         let answered = self.answers.values().map(|answers| answers.since).min();
-        let through = [reading, answered]
-            .into_iter()
-            .flatten()
-            .fold(self.durable, BatchNo::min);
+        let through = [reading, answered].into_iter().flatten().fold(self.durable, BatchNo::min);
         self.overlay.forget(through);
     }
 
     fn horizon(&self) -> Timestamp {
-        self.committing
-            .front()
-            .map_or(self.now, |oldest| oldest.now)
+        self.committing.front().map_or(self.now, |oldest| oldest.now)
     }
 
     fn has_work(&self) -> bool {
@@ -447,9 +388,7 @@ impl Pipeline {
     }
 
     fn lapsed(&self) -> impl Iterator<Item = Hold> + '_ {
-        self.shard
-            .lapsed(self.horizon())
-            .filter(|hold| !self.lapsing.contains(hold))
+        self.shard.lapsed(self.horizon()).filter(|hold| !self.lapsing.contains(hold))
     }
 
     /// Decides a batch. None if nothing came of it that anybody waits for.
@@ -469,9 +408,7 @@ impl Pipeline {
             return None;
         }
         let batch = open.batch;
-        let writes = self
-            .packer
-            .pack(&self.shard, batch.no, self.epoch, batch.now, &batch.changes);
+        let writes = self.packer.pack(&self.shard, batch.no, self.epoch, batch.now, &batch.changes);
         self.overlay.close(batch.no, &writes);
         self.last = batch.no;
         let batch = Arc::new(batch);
@@ -513,9 +450,7 @@ impl Pipeline {
             }
             Err(Refusal::Rejected(rejection)) => {
                 self.done_lapsing(&item);
-                open.batch
-                    .replies
-                    .extend(item.ticket.map(|ticket| (ticket, Err(rejection))));
+                open.batch.replies.extend(item.ticket.map(|ticket| (ticket, Err(rejection))));
             }
             Err(Refusal::Needs(reads)) => {
                 if let Some(answers) = answers {
@@ -532,13 +467,7 @@ impl Pipeline {
             self.lapsing.insert(hold);
         }
         self.asking.push_back(Asker::Command(item.id, reads));
-        self.aside.insert(
-            item.id,
-            Item {
-                waits: true,
-                ..item
-            },
-        );
+        self.aside.insert(item.id, Item { waits: true, ..item });
     }
 
     fn done_lapsing(&mut self, item: &Item) {
@@ -582,12 +511,7 @@ impl Pipeline {
     }
 
     fn record(&mut self, open: &mut Opened, ticket: Option<Ticket>, decision: Decision) {
-        let Decision {
-            reply,
-            changes,
-            effects,
-            ..
-        } = decision;
+        let Decision { reply, changes, effects, .. } = decision;
         for change in &changes {
             open.weigh(change);
             if let Some((key, row)) = pack::looked_up(change) {
@@ -596,9 +520,7 @@ impl Pipeline {
         }
         open.batch.changes.extend(changes);
         open.batch.effects.extend(effects);
-        open.batch
-            .replies
-            .extend(ticket.map(|ticket| (ticket, Ok(reply))));
+        open.batch.replies.extend(ticket.map(|ticket| (ticket, Ok(reply))));
     }
 
     /// Deliveries that are half over before they could be shown go back.
@@ -619,27 +541,11 @@ impl Pipeline {
 fn want_reads(want: &Want) -> Vec<Read> {
     match *want {
         Want::Ahead { topic, lane, from } => {
-            vec![Read::pages(
-                topic,
-                lane,
-                from,
-                usize::MAX,
-                READ_AHEAD_STEP_BYTES,
-            )]
+            vec![Read::pages(topic, lane, from, usize::MAX, READ_AHEAD_STEP_BYTES)]
         }
-        Want::Retry {
-            topic,
-            generation,
-            lane,
-            offset,
-            ..
-        } => vec![
+        Want::Retry { topic, generation, lane, offset, .. } => vec![
             Read::pages(topic, lane, offset, 1, usize::MAX),
-            Read::Key(Key::Note {
-                generation,
-                lane,
-                offset,
-            }),
+            Read::Key(Key::Note { generation, lane, offset }),
         ],
     }
 }
@@ -657,19 +563,9 @@ struct Opened {
 
 impl Opened {
     fn new(no: BatchNo, now: Timestamp) -> Opened {
-        let batch = Batch {
-            no,
-            now,
-            changes: Vec::new(),
-            replies: Vec::new(),
-            effects: Vec::new(),
-        };
-        Opened {
-            batch,
-            commands: 0,
-            rows: 0,
-            bytes: 0,
-        }
+        let batch =
+            Batch { no, now, changes: Vec::new(), replies: Vec::new(), effects: Vec::new() };
+        Opened { batch, commands: 0, rows: 0, bytes: 0 }
     }
 
     /// A command larger than a batch is a batch of its own: the bounds are looked at before, not after.

@@ -69,21 +69,14 @@ impl Recovery {
             Key::Topic { .. } => self.shard.absorb(&Change::Topic(topic_row(&row)?)),
             Key::Group { .. } => {
                 let group = group_row(&row)?;
-                self.owned.extend(
-                    group
-                        .cursors
-                        .iter()
-                        .map(|start| (start.generation, group.id)),
-                );
+                self.owned.extend(group.cursors.iter().map(|start| (start.generation, group.id)));
                 self.shard.absorb(&Change::Group(group));
             }
             Key::Lane { .. } => self.lane(try_open(&row)?),
             Key::Cursor { .. } => self.cursor(try_open(&row)?),
             Key::Mark { .. } => self.mark(&try_open(&row)?),
             Key::Owner { owner } => {
-                let name = std::str::from_utf8(&row.body)
-                    .expect("verified above")
-                    .into();
+                let name = std::str::from_utf8(&row.body).expect("verified above").into();
                 self.shard.absorb(&Change::Owner { owner, name });
             }
             Key::Garbage { id } => {
@@ -96,10 +89,7 @@ impl Recovery {
             | Key::Record { .. }
             | Key::Dead { .. } => {
                 let key = format!("{:?}", row.key);
-                return Err(Damaged {
-                    key,
-                    why: "it is not loaded but looked up",
-                });
+                return Err(Damaged { key, why: "it is not loaded but looked up" });
             }
         }
         Ok(())
@@ -115,11 +105,7 @@ impl Recovery {
 
     fn mark(&mut self, mark: &MarkItem) {
         if let Some(kind) = MarkKind::of(mark.kind) {
-            self.shard.absorb(&Change::Mark {
-                kind,
-                id: mark.id,
-                value: mark.value,
-            });
+            self.shard.absorb(&Change::Mark { kind, id: mark.id, value: mark.value });
         }
     }
 
@@ -128,10 +114,7 @@ impl Recovery {
         let heads = std::mem::take(&mut self.heads);
         if let Some((last, row)) = heads.last_key_value() {
             let Columns::Head { now, clean, .. } = row.columns else {
-                return Err(Damaged {
-                    key: format!("{:?}", row.key),
-                    why: "it is no head",
-                });
+                return Err(Damaged { key: format!("{:?}", row.key), why: "it is no head" });
             };
             (self.last, self.stored_now, self.clean) = (*last, now, clean);
         }
@@ -155,26 +138,11 @@ impl Recovery {
             let Some(group) = self.cursor_owner(&item) else {
                 continue;
             };
-            let CursorItem {
-                generation,
-                lane,
-                next,
-                low,
-                bytes,
-            } = item;
-            self.shard.absorb(&Change::Cursor {
-                group,
-                lane,
-                next,
-                bytes,
-            });
+            let CursorItem { generation, lane, next, low, bytes } = item;
+            self.shard.absorb(&Change::Cursor { group, lane, next, bytes });
             if low < next {
-                let from = Key::Block {
-                    generation,
-                    lane,
-                    block: low / BLOCK_OFFSETS,
-                    batch: BatchNo(0),
-                };
+                let from =
+                    Key::Block { generation, lane, block: low / BLOCK_OFFSETS, batch: BatchNo(0) };
                 self.blocks.push_back((group, generation, lane, from));
             }
         }
@@ -185,25 +153,19 @@ impl Recovery {
         self.shard.ids = body.ids;
         for item in body.cursors {
             if let Some(group) = self.cursor_owner(&item) {
-                self.dirty_since
-                    .entry(Item::Cursor(group, item.lane))
-                    .or_insert(batch);
+                self.dirty_since.entry(Item::Cursor(group, item.lane)).or_insert(batch);
             }
             self.cursor(item);
         }
         for item in body.lanes {
             if self.shard.topics.contains_key(&item.topic) {
-                self.dirty_since
-                    .entry(Item::Lane(item.topic, item.lane))
-                    .or_insert(batch);
+                self.dirty_since.entry(Item::Lane(item.topic, item.lane)).or_insert(batch);
             }
             self.lane(item);
         }
         for mark in body.marks {
             if let Some(kind) = MarkKind::of(mark.kind) {
-                self.dirty_since
-                    .entry(Item::Mark(kind, mark.id))
-                    .or_insert(batch);
+                self.dirty_since.entry(Item::Mark(kind, mark.id)).or_insert(batch);
             }
             self.mark(&mark);
         }
@@ -212,25 +174,14 @@ impl Recovery {
     /// The group whose cursor this is. None: of an older generation, dead by rule.
     fn cursor_owner(&self, item: &CursorItem) -> Option<GroupId> {
         let group = *self.owned.get(&item.generation)?;
-        let start = self
-            .shard
-            .groups
-            .get(&group)?
-            .row
-            .cursors
-            .get(item.lane.index())?;
+        let start = self.shard.groups.get(&group)?.row.cursors.get(item.lane.index())?;
         (start.generation == item.generation).then_some(group)
     }
 
     /// The next read to make, if any.
     pub fn next_read(&self) -> Option<Read> {
         let &(_, generation, lane, from) = self.blocks.front()?;
-        let to = Key::Block {
-            generation,
-            lane,
-            block: NUMBER_MAX,
-            batch: BatchNo(0),
-        };
+        let to = Key::Block { generation, lane, block: NUMBER_MAX, batch: BatchNo(0) };
         Some(Read::Range {
             from,
             to,
@@ -251,24 +202,13 @@ impl Recovery {
             };
             self.versions.insert((generation, lane, block), batch);
             for (offset, entry) in pack::open_block(row)? {
-                self.shard.absorb(&Change::Open {
-                    group,
-                    lane,
-                    offset,
-                    entry,
-                    holder: None,
-                });
+                self.shard.absorb(&Change::Open { group, lane, offset, entry, holder: None });
             }
         }
         if rows.len() == RECOVERY_READ_ROWS
             && let Some(Key::Block { block, .. }) = rows.last().map(|row| row.key)
         {
-            let from = Key::Block {
-                generation,
-                lane,
-                block: block + 1,
-                batch: BatchNo(0),
-            };
+            let from = Key::Block { generation, lane, block: block + 1, batch: BatchNo(0) };
             self.blocks.push_front((group, generation, lane, from));
         }
         Ok(())
@@ -277,11 +217,6 @@ impl Recovery {
     /// Everything was read.
     pub fn finish(self) -> Recovered {
         let packer = Packer::recovered(self.versions, self.dirty_since, self.clean);
-        Recovered {
-            shard: self.shard,
-            packer,
-            last: self.last,
-            now: self.stored_now,
-        }
+        Recovered { shard: self.shard, packer, last: self.last, now: self.stored_now }
     }
 }

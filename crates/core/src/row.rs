@@ -220,18 +220,9 @@ pub enum Write {
     /// Delete every row of one table with `from <= key < to`.
     DeleteRange { from: Key, to: Key },
     /// Delete the pages that lie wholly within `from <= offset < to`.
-    Trim {
-        topic: TopicId,
-        lane: Lane,
-        from: Offset,
-        to: Offset,
-    },
+    Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Give a record another end; absent is fine.
-    Touch {
-        key: Key,
-        expires: Timestamp,
-        bucket: u64,
-    },
+    Touch { key: Key, expires: Timestamp, bucket: u64 },
     /// Delete the records of a bucket.
     Expire { bucket: u64 },
 }
@@ -244,30 +235,15 @@ pub enum Read {
     Key(Key),
     /// Rows of one table with `from <= key < to`, in order or in reverse, until `rows` or `bytes` are
     /// reached (at least one, if there is one). Without `bodies` their bodies are empty.
-    Range {
-        from: Key,
-        to: Key,
-        reverse: bool,
-        rows: usize,
-        bytes: usize,
-        bodies: bool,
-    },
+    Range { from: Key, to: Key, reverse: bool, rows: usize, bytes: usize, bodies: bool },
 }
 
 impl Read {
     /// The page that holds `offset`, and those that follow.
     pub fn pages(topic: TopicId, lane: Lane, offset: Offset, rows: usize, bytes: usize) -> Read {
         Read::Range {
-            from: Key::Page {
-                topic,
-                lane,
-                last: offset,
-            },
-            to: Key::Page {
-                topic,
-                lane,
-                last: NUMBER_MAX,
-            },
+            from: Key::Page { topic, lane, last: offset },
+            to: Key::Page { topic, lane, last: NUMBER_MAX },
             reverse: false,
             rows,
             bytes,

@@ -199,7 +199,9 @@ mod tests {
         for offset in 0..3 {
             assert!(session.deliver(Timestamp(1), delivery(offset)).is_none());
         }
-        assert!(matches!(session.pull(Timestamp(2)), Some(Line::Delivery(d)) if d.hold.offset == 0));
+        assert!(
+            matches!(session.pull(Timestamp(2)), Some(Line::Delivery(d)) if d.hold.offset == 0)
+        );
         let commands = session.end();
         assert!(matches!(commands[0], Command::Leave(ConsumerId(1))));
         assert_eq!(given_back(&commands), [1, 2]);

@@ -26,10 +26,7 @@ impl RetryPolicy {
         let attempts_fit =
             self.max_attempts == -1 || (1..=ATTEMPTS_MAX).contains(&self.max_attempts);
         if !attempts_fit {
-            return Err(Rejection::invalid(
-                "retry_policy",
-                "max_attempts is 1 to 1000, or -1",
-            ));
+            return Err(Rejection::invalid("retry_policy", "max_attempts is 1 to 1000, or -1"));
         }
         if self.backoff_ms > self.max_backoff_ms {
             return Err(Rejection::invalid(
@@ -149,18 +146,8 @@ impl Settings {
         let ranges = [
             ("lease_ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX),
             ("max_in_flight", u64::from(self.max_in_flight), 1, 100_000),
-            (
-                "max_open",
-                u64::from(self.max_open),
-                u64::from(self.max_in_flight),
-                1_000_000,
-            ),
-            (
-                "max_backlog_messages",
-                self.max_backlog_messages,
-                1,
-                u64::MAX,
-            ),
+            ("max_open", u64::from(self.max_open), u64::from(self.max_in_flight), 1_000_000),
+            ("max_backlog_messages", self.max_backlog_messages, 1, u64::MAX),
             ("max_backlog_bytes", self.max_backlog_bytes, 1, u64::MAX),
             ("retention_ms", self.retention_ms, 0, YEAR_MS),
             (
@@ -171,12 +158,7 @@ impl Settings {
             ),
             ("dedupe_ttl_ms", self.dedupe_ttl_ms, 1_000, YEAR_MS),
             ("effect_ttl_ms", self.effect_ttl_ms, MINUTE_MS, YEAR_MS),
-            (
-                "group_idle_ms",
-                self.group_idle_ms.unwrap_or(MINUTE_MS),
-                MINUTE_MS,
-                YEAR_MS,
-            ),
+            ("group_idle_ms", self.group_idle_ms.unwrap_or(MINUTE_MS), MINUTE_MS, YEAR_MS),
         ];
         for (field, value, least, most) in ranges {
             if value < least || value > most {
@@ -198,8 +180,6 @@ impl Settings {
 
     /// How long the end of a delivery is remembered.
     pub fn tombstone_ms(&self) -> u64 {
-        crate::limits::TOMBSTONE_MS_MIN
-            .max(self.dedupe_ttl_ms)
-            .max(self.retention_ms)
+        crate::limits::TOMBSTONE_MS_MIN.max(self.dedupe_ttl_ms).max(self.retention_ms)
     }
 }

@@ -55,12 +55,7 @@ pub struct TokenKeys {
 
 impl std::fmt::Debug for TokenKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "TokenKeys {{ current: {}, keys: {} }}",
-            self.current,
-            self.keys.len()
-        )
+        write!(f, "TokenKeys {{ current: {}, keys: {} }}", self.current, self.keys.len())
     }
 }
 
@@ -72,10 +67,7 @@ pub struct NotAToken;
 impl TokenKeys {
     /// Mints with `key` under number `current`.
     pub fn new(current: u8, key: [u8; 32]) -> TokenKeys {
-        TokenKeys {
-            current,
-            keys: BTreeMap::from([(current, key)]),
-        }
+        TokenKeys { current, keys: BTreeMap::from([(current, key)]) }
     }
 
     /// Accepts tokens made with an older key too.
@@ -96,13 +88,9 @@ impl TokenKeys {
 
     /// The token of a text, if it was minted here.
     pub fn verify(&self, text: &str) -> Result<LeaseToken, NotAToken> {
-        let digits = text
-            .strip_prefix(PREFIX)
-            .filter(|_| text.len() <= TOKEN_CHARS_MAX)
-            .ok_or(NotAToken)?;
-        let bytes = BASE64URL_NOPAD
-            .decode(digits.as_bytes())
-            .map_err(|_| NotAToken)?;
+        let digits =
+            text.strip_prefix(PREFIX).filter(|_| text.len() <= TOKEN_CHARS_MAX).ok_or(NotAToken)?;
+        let bytes = BASE64URL_NOPAD.decode(digits.as_bytes()).map_err(|_| NotAToken)?;
         let split = bytes.len().checked_sub(MAC_BYTES).ok_or(NotAToken)?;
         let (signed, mac) = bytes.split_at(split);
         let [VERSION, number, fields @ ..] = signed else {

@@ -61,38 +61,20 @@ fn commit(engine: &dyn Engine, ownership: Ownership, batch: u64, rows: &[Write])
 
 fn head(epoch: Epoch, batch: u64, clean: u64) -> Row {
     Row {
-        key: Key::Head {
-            batch: BatchNo(batch),
-        },
-        columns: Columns::Head {
-            epoch,
-            now: Timestamp(batch),
-            clean: BatchNo(clean),
-        },
+        key: Key::Head { batch: BatchNo(batch) },
+        columns: Columns::Head { epoch, now: Timestamp(batch), clean: BatchNo(clean) },
         body: Bytes::from_static(b"head"),
     }
 }
 
 fn plain(key: Key, body: &'static str) -> Row {
-    Row {
-        key,
-        columns: Columns::None,
-        body: Bytes::from_static(body.as_bytes()),
-    }
+    Row { key, columns: Columns::None, body: Bytes::from_static(body.as_bytes()) }
 }
 
 fn page(base: u64, last: u64) -> Row {
     Row {
-        key: Key::Page {
-            topic: TOPIC,
-            lane: LANE,
-            last,
-        },
-        columns: Columns::Page {
-            base,
-            bytes: 10,
-            at: Timestamp(3),
-        },
+        key: Key::Page { topic: TOPIC, lane: LANE, last },
+        columns: Columns::Page { base, bytes: 10, at: Timestamp(3) },
         body: Bytes::from(vec![b'p'; 100]),
     }
 }
@@ -100,47 +82,24 @@ fn page(base: u64, last: u64) -> Row {
 fn record(name: u8, bucket: u64) -> Row {
     Row {
         key: record_key(name),
-        columns: Columns::Record {
-            expires: Timestamp(5),
-            bucket,
-        },
+        columns: Columns::Record { expires: Timestamp(5), bucket },
         body: Bytes::from_static(b"record"),
     }
 }
 
 fn record_key(name: u8) -> Key {
-    Key::Record {
-        kind: RecordKind::Dedupe,
-        hash: [name; 16],
-    }
+    Key::Record { kind: RecordKind::Dedupe, hash: [name; 16] }
 }
 
 fn pages(rows: usize, bytes: usize, reverse: bool) -> Read {
-    let from = Key::Page {
-        topic: TOPIC,
-        lane: LANE,
-        last: 0,
-    };
-    let to = Key::Page {
-        topic: TOPIC,
-        lane: LANE,
-        last: NUMBER_MAX,
-    };
-    Read::Range {
-        from,
-        to,
-        reverse,
-        rows,
-        bytes,
-        bodies: true,
-    }
+    let from = Key::Page { topic: TOPIC, lane: LANE, last: 0 };
+    let to = Key::Page { topic: TOPIC, lane: LANE, last: NUMBER_MAX };
+    Read::Range { from, to, reverse, rows, bytes, bodies: true }
 }
 
 fn lasts(rows: &[Row]) -> Vec<u64> {
     let last = |row: &Row| {
-        let Key::Page { last, .. } = row.key else {
-            panic!("{:?} is no page", row.key)
-        };
+        let Key::Page { last, .. } = row.key else { panic!("{:?} is no page", row.key) };
         last
     };
     rows.iter().map(last).collect()
@@ -152,9 +111,7 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
     let big = NUMBER_MAX - 1;
     let loaded = [
         Row {
-            key: Key::Topic {
-                topic: TopicId(big),
-            },
+            key: Key::Topic { topic: TopicId(big) },
             columns: Columns::Topic {
                 namespace: "default".into(),
                 name: "orders".into(),
@@ -164,61 +121,25 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
         },
         Row {
             key: Key::Group { group: GroupId(2) },
-            columns: Columns::Group {
-                topic: TOPIC,
-                name: "biller".into(),
-            },
+            columns: Columns::Group { topic: TOPIC, name: "biller".into() },
             body: Bytes::from_static(b"{}"),
         },
-        plain(
-            Key::Lane {
-                topic: TOPIC,
-                lane: Lane(1023),
-            },
-            "lane",
-        ),
-        plain(
-            Key::Cursor {
-                generation: Generation(big),
-                lane: LANE,
-            },
-            "cursor",
-        ),
-        plain(
-            Key::Mark {
-                kind: MarkKind::Expiry,
-                id: 3,
-            },
-            "mark",
-        ),
+        plain(Key::Lane { topic: TOPIC, lane: Lane(1023) }, "lane"),
+        plain(Key::Cursor { generation: Generation(big), lane: LANE }, "cursor"),
+        plain(Key::Mark { kind: MarkKind::Expiry, id: 3 }, "mark"),
         plain(Key::Owner { owner: OwnerId(4) }, "worker-ü"),
         plain(Key::Garbage { id: 9 }, "garbage"),
     ];
     let looked_up = [
         page(5, 9),
         plain(
-            Key::Block {
-                generation: Generation(1),
-                lane: LANE,
-                block: 3,
-                batch: BatchNo(1),
-            },
+            Key::Block { generation: Generation(1), lane: LANE, block: 3, batch: BatchNo(1) },
             "block",
         ),
-        plain(
-            Key::Note {
-                generation: Generation(1),
-                lane: LANE,
-                offset: big,
-            },
-            "note",
-        ),
+        plain(Key::Note { generation: Generation(1), lane: LANE, offset: big }, "note"),
         record(1, (3 << 32) | 77),
         Row {
-            key: Key::Dead {
-                topic: TOPIC,
-                seq: 8,
-            },
+            key: Key::Dead { topic: TOPIC, seq: 8 },
             columns: Columns::Dead {
                 lane: LANE,
                 offset: 4,
@@ -230,26 +151,14 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
             body: Bytes::from_static(b"{}"),
         },
     ];
-    let writes: Vec<Write> = loaded
-        .iter()
-        .chain(&looked_up)
-        .cloned()
-        .map(Write::Put)
-        .collect();
+    let writes: Vec<Write> = loaded.iter().chain(&looked_up).cloned().map(Write::Put).collect();
     commit(engine, owner, 1, &writes);
     let mut expected = loaded.to_vec();
     expected.push(head(owner.epoch, 1, 1));
     expected.sort_by_key(|row| row.key);
-    assert_eq!(
-        load(engine, owner),
-        expected,
-        "load brings these and no others"
-    );
+    assert_eq!(load(engine, owner), expected, "load brings these and no others");
     for row in looked_up {
-        assert_eq!(
-            read(engine, owner, Read::Key(row.key)),
-            std::slice::from_ref(&row)
-        );
+        assert_eq!(read(engine, owner, Read::Key(row.key)), std::slice::from_ref(&row));
     }
 }
 
@@ -261,10 +170,7 @@ pub fn an_old_owner_is_fenced(engine: &dyn Engine) {
     assert!(new.epoch > old.epoch, "epochs grow");
     let refused = try_commit(engine, old, 2, &[Write::Put(page(0, 4))]);
     assert_eq!(refused, Err(EngineError::Fenced));
-    assert_eq!(
-        wait(engine.read(old, vec![pages(9, 999, false)])),
-        Err(EngineError::Fenced)
-    );
+    assert_eq!(wait(engine.read(old, vec![pages(9, 999, false)])), Err(EngineError::Fenced));
     assert_eq!(read(engine, new, pages(9, 999, false)), []);
     commit(engine, new, 2, &[Write::Put(page(0, 4))]);
     assert_eq!(lasts(&read(engine, new, pages(9, 999, false))), [4]);
@@ -299,24 +205,9 @@ pub fn the_chain_outlives_its_owner(engine: &dyn Engine) {
 pub fn shards_are_apart(engine: &dyn Engine) {
     let here = claim(engine, SHARD);
     let there = claim(engine, ShardId(8));
-    commit(
-        engine,
-        here,
-        1,
-        &[Write::Put(page(0, 4)), Write::Put(record(1, 7))],
-    );
-    commit(
-        engine,
-        there,
-        1,
-        &[Write::Put(page(0, 6)), Write::Put(record(1, 7))],
-    );
-    let trim = Write::Trim {
-        topic: TOPIC,
-        lane: LANE,
-        from: 0,
-        to: 10,
-    };
+    commit(engine, here, 1, &[Write::Put(page(0, 4)), Write::Put(record(1, 7))]);
+    commit(engine, there, 1, &[Write::Put(page(0, 6)), Write::Put(record(1, 7))]);
+    let trim = Write::Trim { topic: TOPIC, lane: LANE, from: 0, to: 10 };
     commit(engine, there, 2, &[trim, Write::Expire { bucket: 7 }]);
     assert_eq!(lasts(&read(engine, here, pages(9, 999, false))), [4]);
     assert_eq!(read(engine, here, Read::Key(record_key(1))).len(), 1);
@@ -328,105 +219,41 @@ pub fn shards_are_apart(engine: &dyn Engine) {
 /// should.
 pub fn ranges_are_ordered_and_bounded(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
-    let other_lane = Row {
-        key: Key::Page {
-            topic: TOPIC,
-            lane: Lane(1),
-            last: 3,
-        },
-        ..page(0, 3)
-    };
+    let other_lane = Row { key: Key::Page { topic: TOPIC, lane: Lane(1), last: 3 }, ..page(0, 3) };
     let mut writes = vec![Write::Put(other_lane)];
     writes.extend(
         [(0, 4), (5, 9), (10, 300), (301, 301)].map(|(base, last)| Write::Put(page(base, last))),
     );
     commit(engine, owner, 1, &writes);
     let all = usize::MAX;
-    assert_eq!(
-        lasts(&read(engine, owner, pages(all, all, false))),
-        [4, 9, 300, 301]
-    );
-    assert_eq!(
-        lasts(&read(engine, owner, pages(all, all, true))),
-        [301, 300, 9, 4]
-    );
+    assert_eq!(lasts(&read(engine, owner, pages(all, all, false))), [4, 9, 300, 301]);
+    assert_eq!(lasts(&read(engine, owner, pages(all, all, true))), [301, 300, 9, 4]);
     assert_eq!(lasts(&read(engine, owner, pages(2, all, false))), [4, 9]);
     assert_eq!(lasts(&read(engine, owner, pages(2, all, true))), [301, 300]);
-    assert_eq!(
-        lasts(&read(engine, owner, pages(all, 150, false))),
-        [4, 9],
-        "100 bytes each"
-    );
-    assert_eq!(
-        lasts(&read(engine, owner, pages(all, 1, false))),
-        [4],
-        "at least one"
-    );
+    assert_eq!(lasts(&read(engine, owner, pages(all, 150, false))), [4, 9], "100 bytes each");
+    assert_eq!(lasts(&read(engine, owner, pages(all, 1, false))), [4], "at least one");
     let holding = Read::pages(TOPIC, LANE, 12, 1, all);
-    assert_eq!(
-        lasts(&read(engine, owner, holding)),
-        [300],
-        "the page that holds an offset"
-    );
-    let from = Key::Page {
-        topic: TOPIC,
-        lane: LANE,
-        last: 9,
-    };
-    let to = Key::Page {
-        topic: TOPIC,
-        lane: LANE,
-        last: 301,
-    };
-    let without_bodies = Read::Range {
-        from,
-        to,
-        reverse: false,
-        rows: all,
-        bytes: all,
-        bodies: false,
-    };
+    assert_eq!(lasts(&read(engine, owner, holding)), [300], "the page that holds an offset");
+    let from = Key::Page { topic: TOPIC, lane: LANE, last: 9 };
+    let to = Key::Page { topic: TOPIC, lane: LANE, last: 301 };
+    let without_bodies =
+        Read::Range { from, to, reverse: false, rows: all, bytes: all, bodies: false };
     let rows = read(engine, owner, without_bodies);
     assert_eq!(lasts(&rows), [9, 300], "from is inside, to is not");
-    assert!(
-        rows.iter().all(|row| row.body.is_empty()),
-        "bodies were not asked for"
-    );
-    let nowhere = Read::Range {
-        from: to,
-        to: from,
-        reverse: false,
-        rows: all,
-        bytes: all,
-        bodies: true,
-    };
+    assert!(rows.iter().all(|row| row.body.is_empty()), "bodies were not asked for");
+    let nowhere =
+        Read::Range { from: to, to: from, reverse: false, rows: all, bytes: all, bodies: true };
     assert_eq!(read(engine, owner, nowhere), []);
 }
 
 /// A range deletes its rows and nothing else.
 pub fn a_range_is_deleted(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
-    let note = |generation, offset| Key::Note {
-        generation: Generation(generation),
-        lane: LANE,
-        offset,
-    };
+    let note =
+        |generation, offset| Key::Note { generation: Generation(generation), lane: LANE, offset };
     let keys = [note(1, 1), note(1, 2), note(1, 3), note(2, 2)];
-    commit(
-        engine,
-        owner,
-        1,
-        &keys.map(|key| Write::Put(plain(key, "x"))),
-    );
-    commit(
-        engine,
-        owner,
-        2,
-        &[Write::DeleteRange {
-            from: note(1, 2),
-            to: note(1, 3),
-        }],
-    );
+    commit(engine, owner, 1, &keys.map(|key| Write::Put(plain(key, "x"))));
+    commit(engine, owner, 2, &[Write::DeleteRange { from: note(1, 2), to: note(1, 3) }]);
     let left = keys.map(|key| read(engine, owner, Read::Key(key)).len());
     assert_eq!(left, [1, 0, 1, 1]);
 }
@@ -437,32 +264,9 @@ pub fn a_trim_spares_pages_that_reach_out(engine: &dyn Engine) {
     let rows =
         [(0, 4), (5, 9), (10, 14), (15, 19)].map(|(base, last)| Write::Put(page(base, last)));
     commit(engine, owner, 1, &rows);
-    commit(
-        engine,
-        owner,
-        2,
-        &[Write::Trim {
-            topic: TOPIC,
-            lane: LANE,
-            from: 3,
-            to: 14,
-        }],
-    );
-    assert_eq!(
-        lasts(&read(engine, owner, pages(9, 9999, false))),
-        [4, 14, 19]
-    );
-    commit(
-        engine,
-        owner,
-        3,
-        &[Write::Trim {
-            topic: TOPIC,
-            lane: LANE,
-            from: 0,
-            to: 15,
-        }],
-    );
+    commit(engine, owner, 2, &[Write::Trim { topic: TOPIC, lane: LANE, from: 3, to: 14 }]);
+    assert_eq!(lasts(&read(engine, owner, pages(9, 9999, false))), [4, 14, 19]);
+    commit(engine, owner, 3, &[Write::Trim { topic: TOPIC, lane: LANE, from: 0, to: 15 }]);
     assert_eq!(lasts(&read(engine, owner, pages(9, 9999, false))), [19]);
 }
 
@@ -470,49 +274,23 @@ pub fn a_trim_spares_pages_that_reach_out(engine: &dyn Engine) {
 pub fn records_go_with_their_bucket(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let never = Row {
-        columns: Columns::Record {
-            expires: Timestamp::MAX,
-            bucket: NUMBER_MAX,
-        },
+        columns: Columns::Record { expires: Timestamp::MAX, bucket: NUMBER_MAX },
         ..record(4, 0)
     };
     let writes = [record(1, 10), record(2, 11), record(3, 10), never].map(Write::Put);
     commit(engine, owner, 1, &writes);
-    let touch = |name, bucket| Write::Touch {
-        key: record_key(name),
-        expires: Timestamp(99),
-        bucket,
-    };
-    commit(
-        engine,
-        owner,
-        2,
-        &[touch(3, 12), touch(4, 12), touch(9, 12)],
-    );
+    let touch =
+        |name, bucket| Write::Touch { key: record_key(name), expires: Timestamp(99), bucket };
+    commit(engine, owner, 2, &[touch(3, 12), touch(4, 12), touch(9, 12)]);
     commit(engine, owner, 3, &[Write::Expire { bucket: 10 }]);
     let left =
         || [1, 2, 3, 4, 9].map(|name| read(engine, owner, Read::Key(record_key(name))).len());
     assert_eq!(left(), [0, 1, 1, 1, 0]);
     let touched = read(engine, owner, Read::Key(record_key(3))).remove(0);
-    assert_eq!(
-        touched.columns,
-        Columns::Record {
-            expires: Timestamp(99),
-            bucket: 12
-        }
-    );
+    assert_eq!(touched.columns, Columns::Record { expires: Timestamp(99), bucket: 12 });
     assert_eq!(touched.body, record(3, 0).body);
-    commit(
-        engine,
-        owner,
-        4,
-        &[Write::Put(record(2, 12)), Write::Expire { bucket: 11 }],
-    );
-    assert_eq!(
-        left(),
-        [0, 1, 1, 1, 0],
-        "a record put again is in its new bucket only"
-    );
+    commit(engine, owner, 4, &[Write::Put(record(2, 12)), Write::Expire { bucket: 11 }]);
+    assert_eq!(left(), [0, 1, 1, 1, 0], "a record put again is in its new bucket only");
     commit(engine, owner, 5, &[Write::Expire { bucket: 12 }]);
     assert_eq!(left(), [0, 0, 0, 0, 0]);
 }
@@ -525,49 +303,19 @@ pub fn old_heads_are_not_loaded(engine: &dyn Engine) {
         let writes = vec![Write::Put(head(owner.epoch, batch, clean))];
         wait(engine.commit(owner, BatchNo(batch), writes)).expect("a commit succeeds");
     }
-    assert_eq!(
-        load(engine, owner),
-        [head(owner.epoch, 4, 1), head(owner.epoch, 5, 4)]
-    );
+    assert_eq!(load(engine, owner), [head(owner.epoch, 4, 1), head(owner.epoch, 5, 4)]);
     let from = Key::Head { batch: BatchNo(1) };
-    commit(
-        engine,
-        owner,
-        6,
-        &[Write::DeleteRange {
-            from,
-            to: Key::Head { batch: BatchNo(4) },
-        }],
-    );
+    commit(engine, owner, 6, &[Write::DeleteRange { from, to: Key::Head { batch: BatchNo(4) } }]);
     assert_eq!(read(engine, owner, Read::Key(from)), []);
 }
 
 /// Within a commit a delete of a range comes after the puts, and the last word on a row counts.
 pub fn ranges_come_after_puts(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
-    let trim = Write::Trim {
-        topic: TOPIC,
-        lane: LANE,
-        from: 0,
-        to: 5,
-    };
-    commit(
-        engine,
-        owner,
-        1,
-        &[Write::Put(page(0, 4)), Write::Put(page(5, 9)), trim],
-    );
+    let trim = Write::Trim { topic: TOPIC, lane: LANE, from: 0, to: 5 };
+    commit(engine, owner, 1, &[Write::Put(page(0, 4)), Write::Put(page(5, 9)), trim]);
     assert_eq!(lasts(&read(engine, owner, pages(9, 9999, false))), [9]);
-    commit(
-        engine,
-        owner,
-        2,
-        &[Write::Delete(Key::Page {
-            topic: TOPIC,
-            lane: LANE,
-            last: 77,
-        })],
-    );
+    commit(engine, owner, 2, &[Write::Delete(Key::Page { topic: TOPIC, lane: LANE, last: 77 })]);
 }
 
 /// A put of a key that is there replaces it.

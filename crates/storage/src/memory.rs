@@ -29,36 +29,25 @@ pub struct Memory {
 impl Memory {
     /// An empty engine whose authority on time is `authority`.
     pub fn new(authority: impl Fn() -> Timestamp + Send + Sync + 'static) -> Memory {
-        Memory {
-            shards: Arc::default(),
-            authority: Arc::new(authority),
-        }
+        Memory { shards: Arc::default(), authority: Arc::new(authority) }
     }
 
     /// Rows of a shard in each table, for tests and tools.
     pub fn count(&self, shard: ShardId) -> BTreeMap<Table, usize> {
         let mut shards = self.lock();
         let tables = &shards.entry(shard).or_default().tables;
-        tables
-            .iter()
-            .map(|(table, rows)| (*table, rows.len()))
-            .collect()
+        tables.iter().map(|(table, rows)| (*table, rows.len())).collect()
     }
 
     /// A copy of the rows as they are now.
     pub fn snapshot(&self) -> Memory {
         let shards = self.lock().clone();
-        Memory {
-            shards: Arc::new(Mutex::new(shards)),
-            authority: self.authority.clone(),
-        }
+        Memory { shards: Arc::new(Mutex::new(shards)), authority: self.authority.clone() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ShardId, Rows>> {
         // A poisoned lock holds whole rows: nothing in here panics half way through a commit.
-        self.shards
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.shards.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     fn owned<T>(
@@ -80,13 +69,7 @@ impl Engine for Memory {
         let mut shards = self.lock();
         let rows = shards.entry(shard).or_default();
         rows.epoch.0 += 1;
-        let claimed = (
-            Ownership {
-                shard,
-                epoch: rows.epoch,
-            },
-            (self.authority)(),
-        );
+        let claimed = (Ownership { shard, epoch: rows.epoch }, (self.authority)());
         Box::pin(std::future::ready(Ok(claimed)))
     }
 
@@ -96,15 +79,12 @@ impl Engine for Memory {
         each: &'a mut (dyn FnMut(Row) + Send),
     ) -> Answer<'a, ()> {
         let loaded = self.owned(ownership, |rows| rows.loaded());
-        Box::pin(std::future::ready(
-            loaded.map(|rows| rows.into_iter().for_each(each)),
-        ))
+        Box::pin(std::future::ready(loaded.map(|rows| rows.into_iter().for_each(each))))
     }
 
     fn read(&self, ownership: Ownership, reads: Vec<Read>) -> Answer<'_, Vec<Vec<Row>>> {
-        let answers = self.owned(ownership, |rows| {
-            reads.iter().map(|read| rows.read(read)).collect()
-        });
+        let answers =
+            self.owned(ownership, |rows| reads.iter().map(|read| rows.read(read)).collect());
         Box::pin(std::future::ready(answers))
     }
 
@@ -159,40 +139,17 @@ impl Rows {
 
     fn read(&self, read: &Read) -> Vec<Row> {
         match read {
-            Read::Key(key) => self
-                .table(key.table())
-                .get(key)
-                .cloned()
-                .into_iter()
-                .collect(),
-            Read::Range {
-                from,
-                to,
-                reverse,
-                rows,
-                bytes,
-                bodies,
-            } => {
+            Read::Key(key) => self.table(key.table()).get(key).cloned().into_iter().collect(),
+            Read::Range { from, to, reverse, rows, bytes, bodies } => {
                 let mut range = self.range(*from, *to);
                 let mut left = *bytes;
                 let mut found = Vec::new();
                 while found.len() < *rows && (found.is_empty() || left > 0) {
-                    let next = if *reverse {
-                        range.next_back()
-                    } else {
-                        range.next()
-                    };
+                    let next = if *reverse { range.next_back() } else { range.next() };
                     let Some((_, row)) = next else { break };
                     left = left.saturating_sub(row.body.len());
-                    let body = if *bodies {
-                        row.body.clone()
-                    } else {
-                        Bytes::new()
-                    };
-                    found.push(Row {
-                        body,
-                        ..row.clone()
-                    });
+                    let body = if *bodies { row.body.clone() } else { Bytes::new() };
+                    found.push(Row { body, ..row.clone() });
                 }
                 found
             }
@@ -222,12 +179,7 @@ impl Rows {
             }
             Write::Delete(key) => self.remove(&key),
             Write::DeleteRange { from, to } => self.remove_where(from, to, |_| true),
-            Write::Trim {
-                topic,
-                lane,
-                from,
-                to,
-            } => {
+            Write::Trim { topic, lane, from, to } => {
                 let page = |last| Key::Page { topic, lane, last };
                 self.remove_where(
                     page(from),
@@ -235,11 +187,7 @@ impl Rows {
                     |row| matches!(row.columns, Columns::Page { base, .. } if base >= from),
                 );
             }
-            Write::Touch {
-                key,
-                expires,
-                bucket,
-            } => {
+            Write::Touch { key, expires, bucket } => {
                 if let Some(row) = self.table(key.table()).get(&key).cloned() {
                     self.apply(Write::Put(Row {
                         columns: Columns::Record { expires, bucket },
@@ -258,20 +206,14 @@ impl Rows {
     }
 
     fn remove_where(&mut self, from: Key, to: Key, is_meant: impl Fn(&Row) -> bool) {
-        let meant = self
-            .range(from, to)
-            .filter(|(_, row)| is_meant(row))
-            .map(|(key, _)| *key);
+        let meant = self.range(from, to).filter(|(_, row)| is_meant(row)).map(|(key, _)| *key);
         for key in meant.collect::<Vec<_>>() {
             self.remove(&key);
         }
     }
 
     fn remove(&mut self, key: &Key) {
-        if let Some(row) = self
-            .tables
-            .get_mut(&key.table())
-            .and_then(|rows| rows.remove(key))
+        if let Some(row) = self.tables.get_mut(&key.table()).and_then(|rows| rows.remove(key))
             && let Columns::Record { bucket, .. } = row.columns
         {
             self.buckets.remove(&(bucket, *key));

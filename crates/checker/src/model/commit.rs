@@ -17,14 +17,7 @@ impl<'a> Model<'_, 'a> {
     pub(super) fn open(&mut self, batch: &Batch) {
         self.seq = batch.seq;
         self.now = batch.now;
-        let Batch {
-            seq,
-            shard,
-            epoch,
-            number,
-            now,
-            ..
-        } = *batch;
+        let Batch { seq, shard, epoch, number, now, .. } = *batch;
         let Some(last) = self.shards.insert(shard, ShardState { number, epoch, now }) else {
             return;
         };

@@ -25,11 +25,7 @@ impl<'s, 'a> Expected<'s, 'a> {
             }
         }
         let mut waiting: FastMap<u32, Vec<&Counted<'_>>> = FastMap::default();
-        for counted in story
-            .counted
-            .iter()
-            .filter(|counted| counted.batch.is_some())
-        {
+        for counted in story.counted.iter().filter(|counted| counted.batch.is_some()) {
             if let Some(shard) = shards[places.topic_of(counted.cursor)] {
                 waiting.entry(shard).or_default().push(counted);
             }

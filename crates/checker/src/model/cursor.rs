@@ -41,11 +41,7 @@ impl Model<'_, '_> {
         let cursor = self.story.places.cursor_of(entry);
         let is_current = self.cursors[cursor].life == Some(self.story.places.life_of(entry));
         if !is_current {
-            self.breaks(
-                I14,
-                entry,
-                format_args!("is touched, and that generation is not there"),
-            );
+            self.breaks(I14, entry, format_args!("is touched, and that generation is not there"));
         }
         is_current
     }
@@ -57,21 +53,13 @@ impl Model<'_, '_> {
         let cursor = places.cursor_of(entry);
         let next = self.cursors[cursor].next;
         if offset < next {
-            self.breaks(
-                I25,
-                entry,
-                format_args!("is read first where {next} comes next"),
-            );
+            self.breaks(I25, entry, format_args!("is read first where {next} comes next"));
         }
         let lane = &self.lanes[places.cursors.key(cursor).1];
         // Only dead letters are trimmed before every group has read them.
         let is_purged = lane.has_dead_letters && offset <= lane.first;
         if offset > next && !is_purged {
-            self.breaks(
-                I27,
-                entry,
-                format_args!("is read first where {next} comes next"),
-            );
+            self.breaks(I27, entry, format_args!("is read first where {next} comes next"));
         }
         self.cursors[cursor].next = next.max(offset.saturating_add(1));
     }
@@ -81,28 +69,15 @@ impl Model<'_, '_> {
             return;
         }
         if self.entries[entry].state != State::Fresh {
-            self.breaks(
-                I14,
-                entry,
-                format_args!("is passed by, though it was read before"),
-            );
+            self.breaks(I14, entry, format_args!("is passed by, though it was read before"));
             return;
         }
         self.goes_on(entry);
         self.becomes(entry, State::Passed);
-        let group = self
-            .story
-            .places
-            .group_of(self.story.places.cursor_of(entry));
-        let for_group = self
-            .message_of(entry)
-            .and_then(|message| message.put.for_group);
+        let group = self.story.places.group_of(self.story.places.cursor_of(entry));
+        let for_group = self.message_of(entry).and_then(|message| message.put.for_group);
         if for_group.is_none_or(|only| only == group) {
-            self.breaks(
-                I1,
-                entry,
-                format_args!("is passed by, though it is for this group"),
-            );
+            self.breaks(I1, entry, format_args!("is passed by, though it is for this group"));
         }
     }
 
@@ -113,11 +88,7 @@ impl Model<'_, '_> {
             return;
         }
         let places = &self.story.places;
-        for cursor in places
-            .cursors
-            .ids()
-            .filter(|id| places.cursors.key(*id).1 == lane)
-        {
+        for cursor in places.cursors.ids().filter(|id| places.cursors.key(*id).1 == lane) {
             let state = &self.cursors[cursor];
             if state.life.is_some() && state.next < first {
                 let (text, next) = (places.cursor_text(cursor), state.next);

@@ -33,13 +33,7 @@ impl<'a> Model<'_, 'a> {
         self.entries[entry].died = Some(self.seq);
         if attempt == 0 && state.state == State::Fresh {
             self.goes_on(entry);
-            self.becomes(
-                entry,
-                State::Dead {
-                    is_asked: false,
-                    seq: self.seq,
-                },
-            );
+            self.becomes(entry, State::Dead { is_asked: false, seq: self.seq });
         } else if attempt != state.attempt {
             let last = state.attempt;
             let says = format_args!("dies of attempt {attempt}, the last is {last}");
@@ -48,13 +42,7 @@ impl<'a> Model<'_, 'a> {
         self.death_of[id] = Some(self.deaths.len());
         self.died.push(self.deaths.len());
         let spent = state.spent();
-        self.deaths.push(Death {
-            entry,
-            reason,
-            id,
-            spent,
-            seq: self.seq,
-        });
+        self.deaths.push(Death { entry, reason, id, spent, seq: self.seq });
     }
 
     /// Compares what the batch said of the dead.
@@ -94,39 +82,21 @@ impl<'a> Model<'_, 'a> {
         let Death { entry, id, .. } = self.deaths[death];
         let letter = self.stored_as(id).filter(|letter| letter.seq == self.seq);
         let Some(letter) = letter.filter(|letter| letter.put.stored.dead_letter) else {
-            self.breaks(
-                I20,
-                entry,
-                format_args!("dies and its dead letter is not stored"),
-            );
+            self.breaks(I20, entry, format_args!("dies and its dead letter is not stored"));
             return;
         };
-        let content = self
-            .message_of(entry)
-            .map(|message| &message.put.stored.message);
+        let content = self.message_of(entry).map(|message| &message.put.stored.message);
         if content.is_some_and(|content| *content != letter.put.stored.message) {
-            self.breaks(
-                I3,
-                entry,
-                format_args!("has another content as a dead letter"),
-            );
+            self.breaks(I3, entry, format_args!("has another content as a dead letter"));
         }
     }
 
     fn is_reasoned(&mut self, death: usize) {
-        let Death {
-            entry,
-            reason,
-            spent,
-            ..
-        } = self.deaths[death];
+        let Death { entry, reason, spent, .. } = self.deaths[death];
         let Some(message) = self.message_of(entry) else {
             return;
         };
-        let is_asked = matches!(
-            self.entries[entry].state,
-            State::Dead { is_asked: true, .. }
-        );
+        let is_asked = matches!(self.entries[entry].state, State::Dead { is_asked: true, .. });
         let stored = message.put.stored;
         let is_true = match reason {
             "exhausted" => !is_asked && stored.retry.max_attempts == Some(spent),

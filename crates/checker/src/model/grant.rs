@@ -23,10 +23,7 @@ impl Model<'_, '_> {
         let state = &mut self.entries[entry];
         // The model follows the history, but never says less was given back than was.
         state.attempt = attempt.max(state.returned);
-        let lease = State::Leased {
-            until: granted.until,
-            consumer: granted.consumer,
-        };
+        let lease = State::Leased { until: granted.until, consumer: granted.consumer };
         self.becomes(entry, lease);
         self.crowded(entry, granted);
     }
@@ -42,11 +39,7 @@ impl Model<'_, '_> {
                 self.cursors[cursor].granted.push(entry);
             }
             State::Leased { .. } => {
-                self.breaks(
-                    I10,
-                    entry,
-                    format_args!("is granted while attempt {last} is leased"),
-                );
+                self.breaks(I10, entry, format_args!("is granted while attempt {last} is leased"));
                 return;
             }
             State::Acked | State::Dead { .. } | State::Passed => {
@@ -56,17 +49,9 @@ impl Model<'_, '_> {
             State::Waiting { .. } => {}
         }
         if last > 0 && attempt <= last {
-            self.breaks(
-                I9,
-                entry,
-                format_args!("is granted as {attempt} after {last}"),
-            );
+            self.breaks(I9, entry, format_args!("is granted as {attempt} after {last}"));
         } else if Some(attempt) != last.checked_add(1) {
-            self.breaks(
-                I18,
-                entry,
-                format_args!("is granted as {attempt} after {last}"),
-            );
+            self.breaks(I18, entry, format_args!("is granted as {attempt} after {last}"));
         }
     }
 
@@ -75,11 +60,7 @@ impl Model<'_, '_> {
         let now = self.now;
         match self.entries[entry].state {
             State::Waiting { due, .. } if now < due => {
-                self.breaks(
-                    I49,
-                    entry,
-                    format_args!("is granted at {now} and due at {due}"),
-                );
+                self.breaks(I49, entry, format_args!("is granted at {now} and due at {due}"));
             }
             State::Fresh => {
                 if let Some(deadline) = message.put.stored.deadline.filter(|at| *at <= now) {
@@ -107,22 +88,11 @@ impl Model<'_, '_> {
             && spent > max
             && !stored.dead_letter
         {
-            self.breaks(
-                I19,
-                entry,
-                format_args!("is granted {spent} times of {max}"),
-            );
+            self.breaks(I19, entry, format_args!("is granted {spent} times of {max}"));
         }
-        let group = self
-            .story
-            .places
-            .group_of(self.story.places.cursor_of(entry));
+        let group = self.story.places.group_of(self.story.places.cursor_of(entry));
         if message.put.for_group.is_some_and(|only| only != group) {
-            self.breaks(
-                I23,
-                entry,
-                format_args!("is granted and is for another group"),
-            );
+            self.breaks(I23, entry, format_args!("is granted and is for another group"));
         }
     }
 
@@ -131,11 +101,7 @@ impl Model<'_, '_> {
         let leased = self.cursors[self.story.places.cursor_of(entry)].leased;
         let max = granted.max_in_flight;
         if leased > u64::from(max) {
-            self.breaks(
-                I29,
-                entry,
-                format_args!("is lease {leased} of at most {max}"),
-            );
+            self.breaks(I29, entry, format_args!("is lease {leased} of at most {max}"));
         }
         let held = self.consumers.get(&granted.consumer).copied().unwrap_or(0);
         let (consumer, credit) = (granted.consumer, granted.credit);

@@ -15,8 +15,7 @@ impl Model<'_, '_> {
         for letter in &self.story.dead_letters {
             let name = self.story.places.labels.key(letter.id);
             if !read.insert(letter.id) {
-                self.findings
-                    .add(I20, letter.seq, format_args!("{name} is there twice"));
+                self.findings.add(I20, letter.seq, format_args!("{name} is there twice"));
                 continue;
             }
             match self.death_of[letter.id] {
@@ -52,12 +51,7 @@ impl Model<'_, '_> {
 
     fn faithful(&mut self, told: &Letter<'_>, death: usize) {
         let places = &self.story.places;
-        let Death {
-            entry,
-            reason,
-            spent,
-            ..
-        } = self.deaths[death];
+        let Death { entry, reason, spent, .. } = self.deaths[death];
         let letter = told.letter;
         if told.at != places.position_of(entry) || told.cursor != places.cursor_of(entry) {
             self.differs(told, format_args!("died as {}", places.entry_text(entry)));
@@ -80,10 +74,7 @@ impl Model<'_, '_> {
         // A redriven message may carry the key of the first one or leave it behind.
         let is_copy = message.put.for_group.is_some();
         if told.key != message.put.key && !(is_copy && message.put.key.is_none()) {
-            self.differs(
-                told,
-                format_args!("had the key {:?}", message.put.stored.idem),
-            );
+            self.differs(told, format_args!("had the key {:?}", message.put.stored.idem));
         }
     }
 

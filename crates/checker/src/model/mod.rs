@@ -212,10 +212,7 @@ impl<'s, 'a> Model<'s, 'a> {
         if settle.by_owner {
             let places = &self.story.places;
             let place = (places.cursor_of(entry), places.offset_of(entry));
-            self.asked_by_owner
-                .entry(place)
-                .or_default()
-                .add(settle.verb);
+            self.asked_by_owner.entry(place).or_default().add(settle.verb);
         }
     }
 
@@ -224,10 +221,7 @@ impl<'s, 'a> Model<'s, 'a> {
         let places = &self.story.places;
         let place = (places.cursor_of(entry), places.offset_of(entry));
         verb(self.entries[entry].asked)
-            || self
-                .asked_by_owner
-                .get(&place)
-                .is_some_and(|asked| verb(*asked))
+            || self.asked_by_owner.get(&place).is_some_and(|asked| verb(*asked))
     }
 
     fn commit(&mut self, batch: &Batch) {
@@ -243,36 +237,17 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Stored(put) => self.stored(put),
             Step::Opened { life, offset } => self.opened(life, offset),
             Step::GroupGone { reader } => {
-                self.story
-                    .places
-                    .cursors_of(reader)
-                    .for_each(|cursor| self.closed(cursor));
+                self.story.places.cursors_of(reader).for_each(|cursor| self.closed(cursor));
             }
             Step::TopicGone { topic } => {
                 self.topics_gone[topic] = true;
-                self.story
-                    .places
-                    .cursors_on(topic)
-                    .for_each(|cursor| self.closed(cursor));
+                self.story.places.cursors_on(topic).for_each(|cursor| self.closed(cursor));
             }
             Step::Granted { entry, granted } => self.granted(entry, granted),
             Step::Passed { entry } => self.passed(entry),
-            Step::Extended {
-                entry,
-                attempt,
-                until,
-            } => self.extended(entry, attempt, until),
-            Step::Ended {
-                entry,
-                attempt,
-                how,
-            } => self.ended(entry, attempt, how),
-            Step::Died {
-                entry,
-                attempt,
-                reason,
-                id,
-            } => self.died(entry, attempt, reason, id),
+            Step::Extended { entry, attempt, until } => self.extended(entry, attempt, until),
+            Step::Ended { entry, attempt, how } => self.ended(entry, attempt, how),
+            Step::Died { entry, attempt, reason, id } => self.died(entry, attempt, reason, id),
             Step::Trimmed { lane, first } => self.trimmed(lane, first),
             // Other judges look at these.
             Step::Deduplicated { .. } | Step::Redriven { .. } => {}
@@ -311,7 +286,6 @@ impl<'s, 'a> Model<'s, 'a> {
     /// Puts a violation of this batch on record, said of an entry.
     fn breaks(&mut self, invariant: Invariant, entry: EntryId, says: fmt::Arguments<'_>) {
         let text = self.story.places.entry_text(entry);
-        self.findings
-            .add(invariant, self.seq, format_args!("{text} {says}"));
+        self.findings.add(invariant, self.seq, format_args!("{text} {says}"));
     }
 }

@@ -35,43 +35,19 @@ impl Model<'_, '_> {
             How::Acked => self.becomes(entry, State::Acked),
             How::Nacked { due, asked } => {
                 self.backed_off(entry, due, asked);
-                self.becomes(
-                    entry,
-                    State::Waiting {
-                        due,
-                        is_expired: false,
-                    },
-                );
+                self.becomes(entry, State::Waiting { due, is_expired: false });
             }
             How::Expired { due } => {
                 self.backed_off(entry, due, false);
-                self.becomes(
-                    entry,
-                    State::Waiting {
-                        due,
-                        is_expired: true,
-                    },
-                );
+                self.becomes(entry, State::Waiting { due, is_expired: true });
             }
             How::Returned { due } => {
                 self.entries[entry].returned += 1;
-                self.becomes(
-                    entry,
-                    State::Waiting {
-                        due,
-                        is_expired: false,
-                    },
-                );
+                self.becomes(entry, State::Waiting { due, is_expired: false });
             }
             How::Dead { asked } => {
                 self.ended_as_dead.push(entry);
-                self.becomes(
-                    entry,
-                    State::Dead {
-                        is_asked: asked,
-                        seq: self.seq,
-                    },
-                );
+                self.becomes(entry, State::Dead { is_asked: asked, seq: self.seq });
             }
         }
     }
@@ -121,11 +97,7 @@ impl Model<'_, '_> {
                 self.breaks(I13, entry, format_args!("is acked, and nobody acked it"));
             }
             How::Expired { .. } if is_early => {
-                self.breaks(
-                    I15,
-                    entry,
-                    format_args!("expires at {now}, before its time"),
-                );
+                self.breaks(I15, entry, format_args!("expires at {now}, before its time"));
             }
             How::Nacked { .. } if !self.was_asked(entry, |asked| asked.nack) => {
                 self.breaks(I15, entry, format_args!("is nacked, and nobody nacked it"));

@@ -9,12 +9,7 @@ use super::{Places, Put, Step, Story};
 pub(super) fn tell<'a>(story: &mut Story<'a>, fact: &'a Fact) {
     count(&mut story.counts, fact);
     let places = &mut story.places;
-    if let Fact::GroupMade {
-        topic,
-        group,
-        cursors,
-    } = fact
-    {
+    if let Fact::GroupMade { topic, group, cursors } = fact {
         for (partition, &(generation, offset)) in (0..).zip(cursors) {
             let life = places.life(topic, group, partition, generation);
             story.steps.push(Step::Opened { life, offset });
@@ -29,36 +24,15 @@ pub(super) fn tell<'a>(story: &mut Story<'a>, fact: &'a Fact) {
 fn of_a_message<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
     let step = if let Fact::Stored(stored) = fact {
         Step::Stored(put(places, stored))
-    } else if let Fact::Deduplicated {
-        topic,
-        tenant,
-        idem,
-        id,
-    } = fact
-    {
+    } else if let Fact::Deduplicated { topic, tenant, idem, id } = fact {
         let (topic, tenant) = (places.names.id(topic), places.names.id(tenant));
         let identity = (topic, tenant, places.names.id(idem));
-        Step::Deduplicated {
-            identity: places.identities.id(identity),
-            id: places.labels.id(id),
-        }
+        Step::Deduplicated { identity: places.identities.id(identity), id: places.labels.id(id) }
     } else if let Fact::Redriven { id, new, group } = fact {
         let (id, new) = (places.labels.id(id), places.labels.id(new));
-        Step::Redriven {
-            id,
-            new,
-            group: places.names.id(group),
-        }
-    } else if let Fact::Trimmed {
-        topic,
-        partition,
-        first,
-    } = fact
-    {
-        Step::Trimmed {
-            lane: places.lane(topic, *partition),
-            first: *first,
-        }
+        Step::Redriven { id, new, group: places.names.id(group) }
+    } else if let Fact::Trimmed { topic, partition, first } = fact {
+        Step::Trimmed { lane: places.lane(topic, *partition), first: *first }
     } else {
         return None;
     };
@@ -66,39 +40,16 @@ fn of_a_message<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>>
 }
 
 fn of_a_group<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
-    let step = if let Fact::Moved {
-        topic,
-        group,
-        partition,
-        generation,
-        offset,
-    } = fact
-    {
+    let step = if let Fact::Moved { topic, group, partition, generation, offset } = fact {
         let life = places.life(topic, group, *partition, *generation);
-        Step::Opened {
-            life,
-            offset: *offset,
-        }
-    } else if let Fact::Passed {
-        topic,
-        group,
-        generation,
-        partition,
-        offset,
-    } = fact
-    {
+        Step::Opened { life, offset: *offset }
+    } else if let Fact::Passed { topic, group, generation, partition, offset } = fact {
         let life = places.life(topic, group, *partition, *generation);
-        Step::Passed {
-            entry: places.entry(life, *offset),
-        }
+        Step::Passed { entry: places.entry(life, *offset) }
     } else if let Fact::GroupGone { topic, group } = fact {
-        Step::GroupGone {
-            reader: places.reader(topic, group),
-        }
+        Step::GroupGone { reader: places.reader(topic, group) }
     } else if let Fact::TopicGone { topic } = fact {
-        Step::TopicGone {
-            topic: places.names.id(topic),
-        }
+        Step::TopicGone { topic: places.names.id(topic) }
     } else {
         return None;
     };
@@ -107,31 +58,15 @@ fn of_a_group<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
 
 fn of_a_lease<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
     let step = if let Fact::Granted(granted) = fact {
-        Step::Granted {
-            entry: places.leased(&granted.lease),
-            granted,
-        }
+        Step::Granted { entry: places.leased(&granted.lease), granted }
     } else if let Fact::Extended { lease, until } = fact {
         let entry = places.leased(lease);
-        Step::Extended {
-            entry,
-            attempt: lease.attempt,
-            until: *until,
-        }
+        Step::Extended { entry, attempt: lease.attempt, until: *until }
     } else if let Fact::Ended { lease, how } = fact {
-        Step::Ended {
-            entry: places.leased(lease),
-            attempt: lease.attempt,
-            how: *how,
-        }
+        Step::Ended { entry: places.leased(lease), attempt: lease.attempt, how: *how }
     } else if let Fact::Died { lease, reason, id } = fact {
         let (entry, attempt) = (places.leased(lease), lease.attempt);
-        Step::Died {
-            entry,
-            attempt,
-            reason,
-            id: places.labels.id(id),
-        }
+        Step::Died { entry, attempt, reason, id: places.labels.id(id) }
     } else {
         return None;
     };
@@ -156,10 +91,7 @@ fn put<'a>(places: &mut Places<'a>, stored: &'a Stored) -> Put<'a> {
         tenant,
         identity,
         key,
-        for_group: stored
-            .for_group
-            .as_deref()
-            .map(|group| places.names.id(group)),
+        for_group: stored.for_group.as_deref().map(|group| places.names.id(group)),
         stored,
     }
 }
@@ -172,27 +104,13 @@ fn count(counts: &mut Counts, fact: &Fact) {
         Fact::Deduplicated { .. } => counts.deduplicated += 1,
         Fact::Moved { .. } => counts.moved += 1,
         Fact::Granted(_) => counts.granted += 1,
-        Fact::Ended {
-            how: How::Acked, ..
-        } => counts.acked += 1,
-        Fact::Ended {
-            how: How::Nacked { .. },
-            ..
-        } => counts.nacked += 1,
-        Fact::Ended {
-            how: How::Expired { .. },
-            ..
-        } => counts.expired += 1,
-        Fact::Ended {
-            how: How::Returned { .. },
-            ..
-        } => counts.returned += 1,
+        Fact::Ended { how: How::Acked, .. } => counts.acked += 1,
+        Fact::Ended { how: How::Nacked { .. }, .. } => counts.nacked += 1,
+        Fact::Ended { how: How::Expired { .. }, .. } => counts.expired += 1,
+        Fact::Ended { how: How::Returned { .. }, .. } => counts.returned += 1,
         Fact::Died { .. } => counts.died += 1,
         Fact::Redriven { .. } => counts.redriven += 1,
-        Fact::Ended {
-            how: How::Dead { .. },
-            ..
-        }
+        Fact::Ended { how: How::Dead { .. }, .. }
         | Fact::GroupMade { .. }
         | Fact::GroupGone { .. }
         | Fact::TopicGone { .. }

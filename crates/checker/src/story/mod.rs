@@ -77,11 +77,7 @@ pub(crate) enum Seen<'a> {
     /// Its outcome came.
     Answered(CallId),
     /// A delivery was read.
-    Delivered {
-        entry: EntryId,
-        id: LabelId,
-        delivery: &'a Delivery,
-    },
+    Delivered { entry: EntryId, id: LabelId, delivery: &'a Delivery },
     /// A batch, by its place in `batches`.
     Committed(usize),
 }
@@ -155,16 +151,9 @@ pub(crate) enum Outcome<'a> {
     /// Nobody knows.
     Unknown,
     /// Nothing happened.
-    Refused {
-        code: &'a str,
-        state: Option<&'a str>,
-    },
+    Refused { code: &'a str, state: Option<&'a str> },
     /// It is stored there.
-    Produced {
-        id: LabelId,
-        at: PositionId,
-        deduplicated: bool,
-    },
+    Produced { id: LabelId, at: PositionId, deduplicated: bool },
     /// The dead letter is on its way again.
     Redriven { new: LabelId, already: bool },
     /// It happened.
@@ -209,52 +198,17 @@ pub(crate) struct Batch {
 /// step for each of its cursors.
 pub(crate) enum Step<'a> {
     Stored(Put<'a>),
-    Deduplicated {
-        identity: IdentityId,
-        id: LabelId,
-    },
-    Opened {
-        life: LifeId,
-        offset: u64,
-    },
-    GroupGone {
-        reader: ReaderId,
-    },
-    TopicGone {
-        topic: NameId,
-    },
-    Granted {
-        entry: EntryId,
-        granted: &'a Granted,
-    },
-    Passed {
-        entry: EntryId,
-    },
-    Extended {
-        entry: EntryId,
-        attempt: u32,
-        until: u64,
-    },
-    Ended {
-        entry: EntryId,
-        attempt: u32,
-        how: How,
-    },
-    Died {
-        entry: EntryId,
-        attempt: u32,
-        reason: &'a str,
-        id: LabelId,
-    },
-    Redriven {
-        id: LabelId,
-        new: LabelId,
-        group: NameId,
-    },
-    Trimmed {
-        lane: LaneId,
-        first: u64,
-    },
+    Deduplicated { identity: IdentityId, id: LabelId },
+    Opened { life: LifeId, offset: u64 },
+    GroupGone { reader: ReaderId },
+    TopicGone { topic: NameId },
+    Granted { entry: EntryId, granted: &'a Granted },
+    Passed { entry: EntryId },
+    Extended { entry: EntryId, attempt: u32, until: u64 },
+    Ended { entry: EntryId, attempt: u32, how: How },
+    Died { entry: EntryId, attempt: u32, reason: &'a str, id: LabelId },
+    Redriven { id: LabelId, new: LabelId, group: NameId },
+    Trimmed { lane: LaneId, first: u64 },
 }
 
 /// A message that was stored.

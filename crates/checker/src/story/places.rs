@@ -89,12 +89,7 @@ impl<'a> Places<'a> {
         partition: u32,
         generation: u64,
     ) -> LifeId {
-        let key = (
-            self.names.id(topic),
-            self.names.id(group),
-            partition,
-            generation,
-        );
+        let key = (self.names.id(topic), self.names.id(group), partition, generation);
         if let Some(life) = self.lives_by_name.get(&key) {
             return *life;
         }
@@ -117,12 +112,7 @@ impl<'a> Places<'a> {
 
     /// The entry that a lease names.
     pub(super) fn leased(&mut self, lease: &'a Lease) -> EntryId {
-        let life = self.life(
-            &lease.topic,
-            &lease.group,
-            lease.partition,
-            lease.generation,
-        );
+        let life = self.life(&lease.topic, &lease.group, lease.partition, lease.generation);
         self.entry(life, lease.offset)
     }
 
@@ -174,9 +164,7 @@ impl<'a> Places<'a> {
 
     /// The cursors of a group.
     pub(crate) fn cursors_of(&self, reader: ReaderId) -> impl Iterator<Item = CursorId> + '_ {
-        self.cursors
-            .ids()
-            .filter(move |cursor| self.cursors.key(*cursor).0 == reader)
+        self.cursors.ids().filter(move |cursor| self.cursors.key(*cursor).0 == reader)
     }
 
     /// The cursors that go when `topic` goes: they read it or its dead letters.
@@ -213,11 +201,7 @@ impl<'a> Places<'a> {
         let generation = self.generation_of(entry);
         let position = self.position_of(entry);
         fmt::from_fn(move |f| {
-            write!(
-                f,
-                "{} in {group}, generation {generation}",
-                self.position_text(position)
-            )
+            write!(f, "{} in {group}, generation {generation}", self.position_text(position))
         })
     }
 
@@ -242,10 +226,7 @@ const RECENT_NAMES: usize = 64;
 
 impl<'a> Names<'a> {
     fn new() -> Self {
-        Self {
-            table: Table::new(),
-            recent: [None; RECENT_NAMES],
-        }
+        Self { table: Table::new(), recent: [None; RECENT_NAMES] }
     }
 
     /// The number of a name.

@@ -41,10 +41,7 @@ impl<'a> Teller<'a> {
             places: Places::new(),
             counts: Counts::default(),
         };
-        Self {
-            story,
-            call_ids: FastMap::default(),
-        }
+        Self { story, call_ids: FastMap::default() }
     }
 
     fn finish(mut self) -> Story<'a> {
@@ -68,10 +65,7 @@ impl<'a> Teller<'a> {
             What::Invoked { call, op } => self.invoked(event, *call, op),
             What::Done { call, reply } => self.answered(event, *call, Answer::Done(reply)),
             What::Refused { call, code, state } => {
-                let refused = Outcome::Refused {
-                    code,
-                    state: state.as_deref(),
-                };
+                let refused = Outcome::Refused { code, state: state.as_deref() };
                 self.answered(event, *call, Answer::Known(refused));
             }
             What::Unknown { call } => {
@@ -82,26 +76,11 @@ impl<'a> Teller<'a> {
                 let entry = self.story.places.leased(&delivery.lease);
                 let at = self.story.places.position_of(entry);
                 let id = self.story.places.label_at(at, &delivery.id);
-                self.moment(
-                    event,
-                    Seen::Delivered {
-                        entry,
-                        id,
-                        delivery,
-                    },
-                );
+                self.moment(event, Seen::Delivered { entry, id, delivery });
             }
-            What::Committed {
-                shard,
-                epoch,
-                batch,
-                now,
-                facts,
-            } => {
+            What::Committed { shard, epoch, batch, now, facts } => {
                 let from = self.story.steps.len();
-                facts
-                    .iter()
-                    .for_each(|fact| facts::tell(&mut self.story, fact));
+                facts.iter().for_each(|fact| facts::tell(&mut self.story, fact));
                 self.moment(event, Seen::Committed(self.story.batches.len()));
                 self.story.batches.push(Batch {
                     seq,
@@ -115,15 +94,8 @@ impl<'a> Teller<'a> {
             }
             What::Counted { batch, counters } => {
                 let cursor =
-                    self.story
-                        .places
-                        .cursor(&counters.topic, &counters.group, counters.partition);
-                self.story.counted.push(Counted {
-                    seq,
-                    cursor,
-                    batch: *batch,
-                    counters,
-                });
+                    self.story.places.cursor(&counters.topic, &counters.group, counters.partition);
+                self.story.counted.push(Counted { seq, cursor, batch: *batch, counters });
             }
             What::DeadLetter(letter) => self.dead_letter(seq, letter),
             What::Fault { .. } => self.story.counts.faults += 1,
@@ -133,23 +105,14 @@ impl<'a> Teller<'a> {
     }
 
     fn moment(&mut self, event: &Event, seen: Seen<'a>) {
-        self.story.moments.push(Moment {
-            seq: event.seq,
-            process: event.process,
-            seen,
-        });
+        self.story.moments.push(Moment { seq: event.seq, process: event.process, seen });
     }
 
     fn invoked(&mut self, event: &'a Event, call: u64, op: &'a Op) {
         let ask = self.ask(op);
         let invoked = event.seq;
         let outcome = Outcome::Unknown;
-        let id = self.story.calls.push(Call {
-            invoked,
-            answered: u64::MAX,
-            ask,
-            outcome,
-        });
+        let id = self.story.calls.push(Call { invoked, answered: u64::MAX, ask, outcome });
         self.call_ids.insert(call, id);
         self.moment(event, Seen::Invoked(id));
     }
@@ -158,11 +121,7 @@ impl<'a> Teller<'a> {
         let places = &mut self.story.places;
         match op {
             Op::Produce(produce) => Ask::Produce(self.send(produce)),
-            Op::Settle {
-                lease,
-                verb,
-                by_owner,
-            } => Ask::Settle(Settle {
+            Op::Settle { lease, verb, by_owner } => Ask::Settle(Settle {
                 entry: places.leased(lease),
                 attempt: lease.attempt,
                 verb,
@@ -171,12 +130,9 @@ impl<'a> Teller<'a> {
             Op::CreateGroup { topic, group, .. } => Ask::CreateGroup(places.reader(topic, group)),
             Op::DeleteGroup { topic, group } => Ask::DeleteGroup(places.reader(topic, group)),
             Op::DeleteTopic { topic } => Ask::DeleteTopic(places.names.id(topic)),
-            Op::Seek {
-                topic,
-                group,
-                partition,
-                ..
-            } => Ask::Seek(places.cursor(topic, group, *partition)),
+            Op::Seek { topic, group, partition, .. } => {
+                Ask::Seek(places.cursor(topic, group, *partition))
+            }
             Op::Redrive { id, .. } => Ask::Redrive(places.labels.id(id)),
             Op::Pause { .. } | Op::Look => Ask::Other,
         }
@@ -188,14 +144,7 @@ impl<'a> Teller<'a> {
         let tenant = places.names.id(&produce.message.tenant);
         let key = produce.idem.as_deref().map(|key| places.names.id(key));
         let identity = key.map(|key| places.identities.id((topic, tenant, key)));
-        Send {
-            topic,
-            content: &produce.message,
-            tenant,
-            identity,
-            key,
-            size: produce.size,
-        }
+        Send { topic, content: &produce.message, tenant, identity, key, size: produce.size }
     }
 
     fn answered(&mut self, event: &Event, call: u64, answer: Answer<'a>) {
@@ -215,27 +164,17 @@ impl<'a> Teller<'a> {
     fn reply(&mut self, call: CallId, reply: &'a Reply) -> Outcome<'a> {
         let places = &mut self.story.places;
         match reply {
-            Reply::Produced {
-                id,
-                partition,
-                offset,
-                deduplicated,
-            } => {
+            Reply::Produced { id, partition, offset, deduplicated } => {
                 let Ask::Produce(send) = self.story.calls[call].ask else {
                     return Outcome::Done;
                 };
                 let lane = places.lanes.id((send.topic, *partition));
                 let at = places.positions.id(lane, *offset);
-                Outcome::Produced {
-                    id: places.label_at(at, id),
-                    at,
-                    deduplicated: *deduplicated,
-                }
+                Outcome::Produced { id: places.label_at(at, id), at, deduplicated: *deduplicated }
             }
-            Reply::Redriven { new, already } => Outcome::Redriven {
-                new: places.labels.id(new),
-                already: *already,
-            },
+            Reply::Redriven { new, already } => {
+                Outcome::Redriven { new: places.labels.id(new), already: *already }
+            }
             Reply::Settled | Reply::Ok => Outcome::Done,
         }
     }

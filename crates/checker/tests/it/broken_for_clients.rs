@@ -215,11 +215,7 @@ fn final_though_nobody_said_so(tale: &mut Tale, wrong: bool) {
     starts(tale);
     tale.produces(1);
     tale.leases(0, 1);
-    let verb = if wrong {
-        Verb::Nack { delay_ms: None }
-    } else {
-        Verb::Final
-    };
+    let verb = if wrong { Verb::Nack { delay_ms: None } } else { Verb::Final };
     let call = tale.asks_to(verb, 0, 1);
     tale.is_done(call, Reply::Settled);
     tale.happens(What::DeadLetter(letter(0, 0)));
@@ -263,12 +259,8 @@ fn a_giant_is_accepted(tale: &mut Tale, wrong: bool) {
     tale.hides_commits();
     let size = (16 << 20) + 1024 + u64::from(wrong);
     let message = content(1);
-    let call = tale.asks(Op::Produce(Produce {
-        topic: crate::tale::orders(),
-        message,
-        idem: None,
-        size,
-    }));
+    let call =
+        tale.asks(Op::Produce(Produce { topic: crate::tale::orders(), message, idem: None, size }));
     tale.is_done(call, produced(0));
 }
 
@@ -290,12 +282,7 @@ fn a_duplicate_of_another_tenant(tale: &mut Tale, wrong: bool) {
     let mut message = content(1);
     message.tenant = "acme".into();
     let (topic, idem) = (crate::tale::orders(), Some("order-77".into()));
-    let call = tale.asks(Op::Produce(Produce {
-        topic,
-        message: message.clone(),
-        idem,
-        size: 10,
-    }));
+    let call = tale.asks(Op::Produce(Produce { topic, message: message.clone(), idem, size: 10 }));
     tale.is_done(call, produced(0));
     if !wrong {
         let call = tale.sends_keyed(2, "order-77");
@@ -311,10 +298,7 @@ fn counters_never_drain(tale: &mut Tale, wrong: bool) {
     tale.goes_well();
     let mut counters = crate::tale::counters(1);
     (counters.waiting, counters.backlog) = (u64::from(wrong), u64::from(wrong));
-    tale.happens(What::Counted {
-        batch: None,
-        counters,
-    });
+    tale.happens(What::Counted { batch: None, counters });
 }
 
 fn counters_do_not_add_up(tale: &mut Tale, wrong: bool) {
@@ -323,8 +307,5 @@ fn counters_do_not_add_up(tale: &mut Tale, wrong: bool) {
     let mut counters = crate::tale::counters(1);
     counters.waiting = 2;
     counters.backlog = 2 + u64::from(wrong);
-    tale.happens(What::Counted {
-        batch: None,
-        counters,
-    });
+    tale.happens(What::Counted { batch: None, counters });
 }

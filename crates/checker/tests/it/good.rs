@@ -57,25 +57,13 @@ fn takes_several_attempts(tale: &mut Tale) {
     tale.grants(1, 2, |granted| granted.spent = 1);
     tale.delivers(1, 2, |delivery| delivery.spent = 1);
     tale.nacks(1, 2);
-    tale.happens(What::Fault {
-        fault: "crash".into(),
-        point: "committing".into(),
-    });
+    tale.happens(What::Fault { fault: "crash".into(), point: "committing".into() });
     tale.epoch += 1;
     tale.grants(1, 3, |granted| granted.spent = 2);
     tale.delivers(1, 3, |delivery| delivery.spent = 2);
-    let call = tale.asks_to(
-        Verb::Extend {
-            lease_ms: LEASE_MS * 2,
-        },
-        1,
-        3,
-    );
+    let call = tale.asks_to(Verb::Extend { lease_ms: LEASE_MS * 2 }, 1, 3);
     let until = tale.now + LEASE_MS * 2;
-    tale.commits([Fact::Extended {
-        lease: lease(1, 3),
-        until,
-    }]);
+    tale.commits([Fact::Extended { lease: lease(1, 3), until }]);
     tale.is_done(call, Reply::Settled);
     tale.passes(LEASE_MS);
     tale.expires(1, 3);
@@ -128,13 +116,7 @@ fn is_redriven(tale: &mut Tale) {
     let new = tale.redrives(0, 4);
     let call = tale.asks(redrive(0));
     tale.commits([]);
-    tale.is_done(
-        call,
-        Reply::Redriven {
-            new: id(new),
-            already: true,
-        },
-    );
+    tale.is_done(call, Reply::Redriven { new: id(new), already: true });
     tale.grants(new, 1, |_| ());
     tale.delivers(new, 1, |delivery| delivery.message = content(4));
     tale.acks(new, 1);
@@ -144,63 +126,24 @@ fn is_redriven(tale: &mut Tale) {
 fn has_another_group(tale: &mut Tale) {
     let mailer: Name = "mailer".into();
     let (topic, group) = (orders(), mailer.clone());
-    let call = tale.asks(Op::CreateGroup {
-        topic,
-        group: mailer.clone(),
-        latest: true,
-    });
-    tale.commits([Fact::GroupMade {
-        topic: orders(),
-        group,
-        cursors: vec![(2, 8)],
-    }]);
+    let call = tale.asks(Op::CreateGroup { topic, group: mailer.clone(), latest: true });
+    tale.commits([Fact::GroupMade { topic: orders(), group, cursors: vec![(2, 8)] }]);
     tale.is_done(call, Reply::Ok);
     let (topic, group) = (orders(), mailer.clone());
-    tale.commits([Fact::Passed {
-        topic,
-        group,
-        generation: 2,
-        partition: 0,
-        offset: 8,
-    }]);
+    tale.commits([Fact::Passed { topic, group, generation: 2, partition: 0, offset: 8 }]);
     tale.produces(10);
     tale.leases(9, 1);
     tale.acks(9, 1);
-    let lease = Lease {
-        group: mailer.clone(),
-        generation: 2,
-        ..lease(9, 1)
-    };
-    let grant = Granted {
-        lease: lease.clone(),
-        ..granted(9, 1, tale.now)
-    };
+    let lease = Lease { group: mailer.clone(), generation: 2, ..lease(9, 1) };
+    let grant = Granted { lease: lease.clone(), ..granted(9, 1, tale.now) };
     tale.commits([Fact::Granted(grant)]);
-    let delivery = Delivery {
-        lease: lease.clone(),
-        id: id(9),
-        spent: 1,
-        message: content(10),
-    };
+    let delivery = Delivery { lease: lease.clone(), id: id(9), spent: 1, message: content(10) };
     tale.happens(What::Delivered(delivery));
-    let call = tale.asks(Op::Settle {
-        lease: lease.clone(),
-        verb: Verb::Ack,
-        by_owner: false,
-    });
-    tale.commits([Fact::Ended {
-        lease,
-        how: How::Acked,
-    }]);
+    let call = tale.asks(Op::Settle { lease: lease.clone(), verb: Verb::Ack, by_owner: false });
+    tale.commits([Fact::Ended { lease, how: How::Acked }]);
     tale.is_done(call, Reply::Settled);
-    let call = tale.asks(Op::DeleteGroup {
-        topic: orders(),
-        group: mailer.clone(),
-    });
-    tale.commits([Fact::GroupGone {
-        topic: orders(),
-        group: mailer,
-    }]);
+    let call = tale.asks(Op::DeleteGroup { topic: orders(), group: mailer.clone() });
+    tale.commits([Fact::GroupGone { topic: orders(), group: mailer }]);
     tale.is_done(call, Reply::Ok);
 }
 
@@ -209,21 +152,12 @@ fn is_moved(tale: &mut Tale) {
     tale.produces(11);
     tale.leases(10, 1);
     for paused in [true, false] {
-        let call = tale.asks(Op::Pause {
-            topic: orders(),
-            group: biller(),
-            paused,
-        });
+        let call = tale.asks(Op::Pause { topic: orders(), group: biller(), paused });
         tale.commits([]);
         tale.is_done(call, Reply::Ok);
         if paused {
             let (topic, group) = (orders(), biller());
-            let call = tale.asks(Op::Seek {
-                topic,
-                group,
-                partition: 0,
-                offset: 9,
-            });
+            let call = tale.asks(Op::Seek { topic, group, partition: 0, offset: 9 });
             tale.commits([moved(3, 9)]);
             tale.is_done(call, Reply::Ok);
         }
@@ -232,40 +166,21 @@ fn is_moved(tale: &mut Tale) {
     tale.commits([]);
     tale.is_refused(call, "STALE_LEASE", "generation");
     for offset in [9, 10] {
-        let lease = Lease {
-            generation: 3,
-            ..lease(offset, 1)
-        };
+        let lease = Lease { generation: 3, ..lease(offset, 1) };
         tale.grants(offset, 1, |granted| granted.lease = lease.clone());
         tale.delivers(offset, 1, |delivery| delivery.lease = lease.clone());
-        let call = tale.asks(Op::Settle {
-            lease: lease.clone(),
-            verb: Verb::Ack,
-            by_owner: offset == 10,
-        });
-        tale.commits([Fact::Ended {
-            lease,
-            how: How::Acked,
-        }]);
+        let call =
+            tale.asks(Op::Settle { lease: lease.clone(), verb: Verb::Ack, by_owner: offset == 10 });
+        tale.commits([Fact::Ended { lease, how: How::Acked }]);
         tale.is_done(call, Reply::Settled);
     }
 }
 
 fn is_counted_and_over(tale: &mut Tale) {
-    tale.commits([Fact::Trimmed {
-        topic: orders(),
-        partition: 0,
-        first: 9,
-    }]);
+    tale.commits([Fact::Trimmed { topic: orders(), partition: 0, first: 9 }]);
     tale.heals();
-    let counters = Counters {
-        generation: 3,
-        ..counters(tale.high)
-    };
-    tale.happens(What::Counted {
-        batch: Some(tale.batch),
-        counters,
-    });
+    let counters = Counters { generation: 3, ..counters(tale.high) };
+    tale.happens(What::Counted { batch: Some(tale.batch), counters });
     let deadline = |offset, dead, attempts| {
         let mut letter = letter(offset, dead);
         (letter.reason, letter.attempts) = ("deadline".into(), attempts);
@@ -275,13 +190,7 @@ fn is_counted_and_over(tale: &mut Tale) {
     redriven.redriven = Some(id(8));
     let mut exhausted = letter(4, 1);
     exhausted.reason = "exhausted".into();
-    let letters = [
-        redriven,
-        exhausted,
-        deadline(5, 2, 0),
-        deadline(6, 3, 0),
-        deadline(7, 4, 1),
-    ];
+    let letters = [redriven, exhausted, deadline(5, 2, 0), deadline(6, 3, 0), deadline(7, 4, 1)];
     for letter in letters {
         tale.happens(What::DeadLetter(letter));
     }
@@ -294,21 +203,9 @@ fn a_history_with_everything_in_it_is_clean() {
     everything(&mut tale);
     assert_clean(&tale);
     let counts = check(&tale.events).counts;
-    let seen = [
-        counts.deduplicated,
-        counts.acked,
-        counts.nacked,
-        counts.expired,
-        counts.returned,
-    ];
+    let seen = [counts.deduplicated, counts.acked, counts.nacked, counts.expired, counts.returned];
     assert!(!seen.contains(&0), "{counts:?}");
-    let seen = [
-        counts.died,
-        counts.redriven,
-        counts.moved,
-        counts.faults,
-        counts.refused,
-    ];
+    let seen = [counts.died, counts.redriven, counts.moved, counts.faults, counts.refused];
     assert!(!seen.contains(&0), "{counts:?}");
 }
 
@@ -370,10 +267,7 @@ fn a_group_may_come_back_with_a_greater_generation() {
     tale.makes_group();
     tale.produces(1);
     tale.leases(0, 1);
-    tale.commits([Fact::GroupGone {
-        topic: orders(),
-        group: biller(),
-    }]);
+    tale.commits([Fact::GroupGone { topic: orders(), group: biller() }]);
     tale.commits([crate::tale::group_made(2, 1)]);
     let call = tale.asks_to(Verb::Ack, 0, 1);
     tale.is_refused(call, "STALE_LEASE", "generation");
@@ -418,11 +312,7 @@ fn a_dead_letter_can_be_read_by_a_group_and_has_no_limit() {
     tale.dies(0, 1, 0);
     let (topic, group): (Name, Name) = ("dlq.orders".into(), "triage".into());
     let cursors = vec![(5, 0)];
-    tale.commits([Fact::GroupMade {
-        topic: topic.clone(),
-        group: group.clone(),
-        cursors,
-    }]);
+    tale.commits([Fact::GroupMade { topic: topic.clone(), group: group.clone(), cursors }]);
     for attempt in 1..=5 {
         let lease = Lease {
             topic: topic.clone(),
@@ -433,16 +323,8 @@ fn a_dead_letter_can_be_read_by_a_group_and_has_no_limit() {
             attempt,
         };
         tale.grants(0, attempt, |granted| granted.lease = lease.clone());
-        let verb = if attempt < 5 {
-            Verb::Nack { delay_ms: None }
-        } else {
-            Verb::Ack
-        };
-        tale.asks(Op::Settle {
-            lease: lease.clone(),
-            verb,
-            by_owner: false,
-        });
+        let verb = if attempt < 5 { Verb::Nack { delay_ms: None } } else { Verb::Ack };
+        tale.asks(Op::Settle { lease: lease.clone(), verb, by_owner: false });
         let due = tale.now + 8_000;
         let nacked = How::Nacked { due, asked: false };
         let how = if attempt < 5 { nacked } else { How::Acked };

@@ -39,11 +39,7 @@ fn no_fact_can_come_twice() {
                 | Fact::Deduplicated { .. }
                 | Fact::GroupGone { .. }
         );
-        assert_eq!(
-            check(&events).is_clean(),
-            is_harmless,
-            "with {fact:?} twice"
-        );
+        assert_eq!(check(&events).is_clean(), is_harmless, "with {fact:?} twice");
     }
 }
 
@@ -74,10 +70,7 @@ fn is_commit(event: &Event) -> bool {
 /// Every fact, as the place of its batch and its place there.
 fn facts() -> Vec<(usize, usize)> {
     let mut events = whole();
-    let batches = events
-        .iter_mut()
-        .enumerate()
-        .filter(|(_, event)| is_commit(event));
+    let batches = events.iter_mut().enumerate().filter(|(_, event)| is_commit(event));
     batches
         .flat_map(|(batch, event)| (0..facts_of(event).len()).map(move |at| (batch, at)))
         .collect()

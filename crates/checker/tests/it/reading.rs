@@ -24,9 +24,6 @@ fn a_line_that_is_no_event_is_named() {
     let good = serde_json::to_string(&tale.events[0]).unwrap();
     let file = format!("{good}\n{{\"seq\": 2}}\n");
     let error = read_lines(file.as_bytes()).unwrap_err();
-    assert!(
-        matches!(error, ReadError::NotAnEvent { line: 2, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, ReadError::NotAnEvent { line: 2, .. }), "{error}");
     assert_eq!(error.to_string(), "line 2 is not an event");
 }

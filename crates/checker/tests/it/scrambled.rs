@@ -13,9 +13,7 @@ fn events_in_any_order_are_judged() {
         let mut tale = Tale::new();
         everything(&mut tale);
         for event in &mut tale.events {
-            chance = chance
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
+            chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             if chance >> 60 < 4 {
                 event.seq = (chance >> 32) % 200;
             }
@@ -46,30 +44,14 @@ fn numbers_may_be_as_large_as_they_come() {
     });
     for attempt in [u32::MAX, u32::MAX, 0] {
         tale.grants(u64::MAX, attempt, |granted| granted.until = u64::MAX);
-        for how in [
-            How::Returned { due: u64::MAX },
-            How::Expired { due: u64::MAX },
-        ] {
+        for how in [How::Returned { due: u64::MAX }, How::Expired { due: u64::MAX }] {
             tale.commits([ended(u64::MAX, attempt, how)]);
         }
     }
-    tale.commits([Fact::Trimmed {
-        topic: "orders".into(),
-        partition: 0,
-        first: u64::MAX,
-    }]);
+    tale.commits([Fact::Trimmed { topic: "orders".into(), partition: 0, first: u64::MAX }]);
     let max = u64::MAX;
-    let most = Counters {
-        high: max,
-        leased: max,
-        waiting: max,
-        backlog: max,
-        ..counters(0)
-    };
-    tale.happens(What::Counted {
-        batch: Some(max),
-        counters: most,
-    });
+    let most = Counters { high: max, leased: max, waiting: max, backlog: max, ..counters(0) };
+    tale.happens(What::Counted { batch: Some(max), counters: most });
     tale.is_over();
     assert!(!check(&tale.events).is_clean());
 }

@@ -16,38 +16,21 @@ fn long(n_events: usize) -> Tale {
     tale.makes_group();
     while tale.events.len() < n_events {
         let offsets = tale.high..tale.high + IN_A_BATCH;
-        let calls: Vec<u64> = offsets
-            .clone()
-            .map(|offset| tale.sends(offset + 1))
-            .collect();
-        let store = |offset| {
-            Fact::Stored(Stored {
-                ..stored(offset + 1, offset)
-            })
-        };
+        let calls: Vec<u64> = offsets.clone().map(|offset| tale.sends(offset + 1)).collect();
+        let store = |offset| Fact::Stored(Stored { ..stored(offset + 1, offset) });
         tale.commits(offsets.clone().map(store).collect::<Vec<_>>());
         for (call, offset) in calls.into_iter().zip(offsets.clone()) {
             tale.is_done(call, produced(offset));
         }
         let now = tale.now;
-        let grant = |offset| {
-            Fact::Granted(Granted {
-                ..granted(offset, 1, now)
-            })
-        };
+        let grant = |offset| Fact::Granted(Granted { ..granted(offset, 1, now) });
         tale.commits(offsets.clone().map(grant).collect::<Vec<_>>());
-        offsets
-            .clone()
-            .for_each(|offset| tale.delivers(offset, 1, |_| ()));
-        let calls: Vec<u64> = offsets
-            .clone()
-            .map(|offset| tale.asks_to(Verb::Ack, offset, 1))
-            .collect();
+        offsets.clone().for_each(|offset| tale.delivers(offset, 1, |_| ()));
+        let calls: Vec<u64> =
+            offsets.clone().map(|offset| tale.asks_to(Verb::Ack, offset, 1)).collect();
         let ack = |offset| ended(offset, 1, How::Acked);
         tale.commits(offsets.clone().map(ack).collect::<Vec<_>>());
-        calls
-            .into_iter()
-            .for_each(|call| tale.is_done(call, Reply::Settled));
+        calls.into_iter().for_each(|call| tale.is_done(call, Reply::Settled));
         tale.high = offsets.end;
         tale.passes(1);
     }

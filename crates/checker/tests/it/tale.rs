@@ -49,12 +49,7 @@ impl Tale {
     pub(crate) fn happens(&mut self, what: What) {
         self.seq += 1;
         let (seq, process) = (self.seq, self.process);
-        self.events.push(Event {
-            seq,
-            at: seq * 10,
-            process,
-            what,
-        });
+        self.events.push(Event { seq, at: seq * 10, process, what });
     }
 
     pub(crate) fn passes(&mut self, ms: u64) {
@@ -76,11 +71,7 @@ impl Tale {
 
     pub(crate) fn is_refused(&mut self, call: u64, code: &str, state: &str) {
         let state = (!state.is_empty()).then(|| state.into());
-        self.happens(What::Refused {
-            call,
-            code: code.into(),
-            state,
-        });
+        self.happens(What::Refused { call, code: code.into(), state });
     }
 
     pub(crate) fn is_lost(&mut self, call: u64) {
@@ -89,11 +80,7 @@ impl Tale {
 
     /// Asks to settle by token.
     pub(crate) fn asks_to(&mut self, verb: Verb, offset: u64, attempt: u32) -> u64 {
-        self.asks(Op::Settle {
-            lease: lease(offset, attempt),
-            verb,
-            by_owner: false,
-        })
+        self.asks(Op::Settle { lease: lease(offset, attempt), verb, by_owner: false })
     }
 
     pub(crate) fn sends(&mut self, body: u64) -> u64 {
@@ -132,11 +119,7 @@ impl Tale {
     // What usually happens.
 
     pub(crate) fn makes_group(&mut self) {
-        let call = self.asks(Op::CreateGroup {
-            topic: orders(),
-            group: biller(),
-            latest: false,
-        });
+        let call = self.asks(Op::CreateGroup { topic: orders(), group: biller(), latest: false });
         self.commits([group_made(1, 0)]);
         self.is_done(call, Reply::Ok);
     }
@@ -223,23 +206,10 @@ impl Tale {
         let call = self.asks(redrive(dead));
         let offset = self.high;
         self.high += 1;
-        let copy = Stored {
-            for_group: Some(biller()),
-            ..stored(body, offset)
-        };
-        let redriven = Fact::Redriven {
-            id: dead_id(dead),
-            new: id(offset),
-            group: biller(),
-        };
+        let copy = Stored { for_group: Some(biller()), ..stored(body, offset) };
+        let redriven = Fact::Redriven { id: dead_id(dead), new: id(offset), group: biller() };
         self.commits([Fact::Stored(copy), redriven]);
-        self.is_done(
-            call,
-            Reply::Redriven {
-                new: id(offset),
-                already: false,
-            },
-        );
+        self.is_done(call, Reply::Redriven { new: id(offset), already: false });
         offset
     }
 
@@ -284,57 +254,28 @@ pub(crate) fn dead_id(dead: u64) -> Name {
 }
 
 pub(crate) fn content(body: u64) -> Content {
-    Content {
-        body,
-        key: CUSTOMER.clone(),
-        tenant: TENANT.clone(),
-    }
+    Content { body, key: CUSTOMER.clone(), tenant: TENANT.clone() }
 }
 
 pub(crate) fn produce(body: u64, key: Option<&str>) -> Op {
     let idem = key.map(Into::into);
-    Op::Produce(Produce {
-        topic: orders(),
-        message: content(body),
-        idem,
-        size: 10,
-    })
+    Op::Produce(Produce { topic: orders(), message: content(body), idem, size: 10 })
 }
 
 pub(crate) fn redrive(dead: u64) -> Op {
-    Op::Redrive {
-        topic: orders(),
-        id: dead_id(dead),
-    }
+    Op::Redrive { topic: orders(), id: dead_id(dead) }
 }
 
 pub(crate) fn produced(offset: u64) -> Reply {
-    Reply::Produced {
-        id: id(offset),
-        partition: 0,
-        offset,
-        deduplicated: false,
-    }
+    Reply::Produced { id: id(offset), partition: 0, offset, deduplicated: false }
 }
 
 pub(crate) fn duplicate_of(offset: u64) -> Reply {
-    Reply::Produced {
-        id: id(offset),
-        partition: 0,
-        offset,
-        deduplicated: true,
-    }
+    Reply::Produced { id: id(offset), partition: 0, offset, deduplicated: true }
 }
 
 pub(crate) fn lease(offset: u64, attempt: u32) -> Lease {
-    Lease {
-        topic: orders(),
-        group: biller(),
-        generation: 1,
-        partition: 0,
-        offset,
-        attempt,
-    }
+    Lease { topic: orders(), group: biller(), generation: 1, partition: 0, offset, attempt }
 }
 
 pub(crate) fn stored(body: u64, offset: u64) -> Stored {
@@ -348,11 +289,7 @@ pub(crate) fn stored(body: u64, offset: u64) -> Stored {
         idem: None,
         for_group: None,
         deadline: None,
-        retry: Retry {
-            max_attempts: Some(3),
-            backoff_ms: BACKOFF_MS,
-            max_backoff_ms: 8_000,
-        },
+        retry: Retry { max_attempts: Some(3), backoff_ms: BACKOFF_MS, max_backoff_ms: 8_000 },
         dead_letter: false,
     }
 }
@@ -360,12 +297,7 @@ pub(crate) fn stored(body: u64, offset: u64) -> Stored {
 /// Dead letter `dead`, at that offset of the `dlq.` topic.
 pub(crate) fn buried(body: u64, dead: u64) -> Fact {
     let topic = "dlq.orders".into();
-    Fact::Stored(Stored {
-        topic,
-        id: dead_id(dead),
-        dead_letter: true,
-        ..stored(body, dead)
-    })
+    Fact::Stored(Stored { topic, id: dead_id(dead), dead_letter: true, ..stored(body, dead) })
 }
 
 pub(crate) fn granted(offset: u64, attempt: u32, now: u64) -> Granted {
@@ -380,36 +312,19 @@ pub(crate) fn granted(offset: u64, attempt: u32, now: u64) -> Granted {
 }
 
 pub(crate) fn ended(offset: u64, attempt: u32, how: How) -> Fact {
-    Fact::Ended {
-        lease: lease(offset, attempt),
-        how,
-    }
+    Fact::Ended { lease: lease(offset, attempt), how }
 }
 
 pub(crate) fn died(offset: u64, attempt: u32, reason: &str, dead: u64) -> Fact {
-    Fact::Died {
-        lease: lease(offset, attempt),
-        reason: reason.into(),
-        id: dead_id(dead),
-    }
+    Fact::Died { lease: lease(offset, attempt), reason: reason.into(), id: dead_id(dead) }
 }
 
 pub(crate) fn group_made(generation: u64, offset: u64) -> Fact {
-    Fact::GroupMade {
-        topic: orders(),
-        group: biller(),
-        cursors: vec![(generation, offset)],
-    }
+    Fact::GroupMade { topic: orders(), group: biller(), cursors: vec![(generation, offset)] }
 }
 
 pub(crate) fn moved(generation: u64, offset: u64) -> Fact {
-    Fact::Moved {
-        topic: orders(),
-        group: biller(),
-        partition: 0,
-        generation,
-        offset,
-    }
+    Fact::Moved { topic: orders(), group: biller(), partition: 0, generation, offset }
 }
 
 /// Counters of a group that has read everything below `high`.

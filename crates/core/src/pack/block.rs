@@ -27,12 +27,7 @@ pub(super) fn block_row(
         .range(first..first + BLOCK_OFFSETS)
         .map(|(offset, open)| ((offset - first) as u8, open.entry))
         .collect();
-    let key = Key::Block {
-        generation,
-        lane,
-        block,
-        batch,
-    };
+    let key = Key::Block { generation, lane, block, batch };
     (!entries.is_empty()).then(|| plain(key, seal(&entries)))
 }
 
@@ -40,14 +35,8 @@ pub(super) fn block_row(
 pub(crate) fn open_block(row: &Row) -> Result<Vec<(Offset, Entry)>, Damaged> {
     let entries: Vec<(u8, Entry)> = try_open(row)?;
     let Key::Block { block, .. } = row.key else {
-        return Err(Damaged {
-            key: format!("{:?}", row.key),
-            why: "it is no block",
-        });
+        return Err(Damaged { key: format!("{:?}", row.key), why: "it is no block" });
     };
     let first = block * BLOCK_OFFSETS;
-    Ok(entries
-        .into_iter()
-        .map(|(index, entry)| (first + u64::from(index), entry))
-        .collect())
+    Ok(entries.into_iter().map(|(index, entry)| (first + u64::from(index), entry)).collect())
 }

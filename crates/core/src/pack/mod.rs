@@ -51,11 +51,8 @@ fn sealed(mut packed: Vec<u8>) -> Bytes {
 
 /// The content of a packed body, if it is whole.
 fn unseal(body: &[u8]) -> Result<&[u8], &'static str> {
-    let split = body
-        .len()
-        .checked_sub(CHECKSUM_BYTES)
-        .filter(|at| *at > 0)
-        .ok_or("it is too short")?;
+    let split =
+        body.len().checked_sub(CHECKSUM_BYTES).filter(|at| *at > 0).ok_or("it is too short")?;
     let (packed, checksum) = body.split_at(split);
     if crc32c::crc32c(packed).to_le_bytes() != checksum {
         return Err("its checksum is wrong");
@@ -68,10 +65,7 @@ fn unseal(body: &[u8]) -> Result<&[u8], &'static str> {
 
 /// Unpacks a value.
 pub(crate) fn try_open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
-    let damaged = |why| Damaged {
-        key: format!("{:?}", row.key),
-        why,
-    };
+    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
     let packed = unseal(&row.body).map_err(damaged)?;
     postcard::from_bytes(packed).map_err(|_| damaged("its content cannot be read"))
 }
@@ -84,15 +78,10 @@ pub(crate) fn open<T: DeserializeOwned>(body: &Bytes) -> T {
 
 /// Says whether a row is whole. Everything an engine answers passes here once.
 pub(crate) fn verify(row: &Row) -> Result<(), Damaged> {
-    let damaged = |why| Damaged {
-        key: format!("{:?}", row.key),
-        why,
-    };
+    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
     match row.key.table() {
         Table::Topic | Table::Group | Table::Dead | Table::Owner | Table::Note => {
-            std::str::from_utf8(&row.body)
-                .map(drop)
-                .map_err(|_| damaged("it is not text"))
+            std::str::from_utf8(&row.body).map(drop).map_err(|_| damaged("it is not text"))
         }
         Table::Head
         | Table::Lane
@@ -114,47 +103,21 @@ pub(crate) fn hash16<T: Serialize>(kind: RecordKind, identity: &T) -> Hash16 {
 pub(crate) fn fingerprint<T: Serialize>(value: &T) -> [u8; 16] {
     let bytes = postcard::to_stdvec(value).expect("plain values can be packed");
     let hash = blake3::hash(&bytes);
-    hash.as_bytes()[..16]
-        .try_into()
-        .expect("a hash has 32 bytes")
+    hash.as_bytes()[..16].try_into().expect("a hash has 32 bytes")
 }
 
 /// The row a change puts or deletes, if it is one that deciding looks up and that needs no packing.
 pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
-    let note_key = |generation, lane, offset| Key::Note {
-        generation,
-        lane,
-        offset,
-    };
+    let note_key = |generation, lane, offset| Key::Note { generation, lane, offset };
     let row = if let Change::Record(record) = change {
         Row {
-            key: Key::Record {
-                kind: record.kind,
-                hash: record.hash,
-            },
-            columns: Columns::Record {
-                expires: record.expires,
-                bucket: record.bucket,
-            },
+            key: Key::Record { kind: record.kind, hash: record.hash },
+            columns: Columns::Record { expires: record.expires, bucket: record.bucket },
             body: record.body.clone(),
         }
-    } else if let Change::Note {
-        generation,
-        lane,
-        offset,
-        text,
-    } = change
-    {
-        plain(
-            note_key(*generation, *lane, *offset),
-            Bytes::copy_from_slice(text.as_bytes()),
-        )
-    } else if let Change::NoteGone {
-        generation,
-        lane,
-        offset,
-    } = change
-    {
+    } else if let Change::Note { generation, lane, offset, text } = change {
+        plain(note_key(*generation, *lane, *offset), Bytes::copy_from_slice(text.as_bytes()))
+    } else if let Change::NoteGone { generation, lane, offset } = change {
         return Some((note_key(*generation, *lane, *offset), None));
     } else if let Change::Dead(dead) = change {
         named::put_dead(dead)
@@ -166,9 +129,5 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
 
 /// A row without columns.
 fn plain(key: Key, body: Bytes) -> Row {
-    Row {
-        key,
-        columns: Columns::None,
-        body,
-    }
+    Row { key, columns: Columns::None, body }
 }

@@ -41,23 +41,16 @@ struct DeadBody {
 }
 
 fn json<T: Serialize>(value: &T) -> Bytes {
-    serde_json::to_vec(value)
-        .expect("plain values can be written as JSON")
-        .into()
+    serde_json::to_vec(value).expect("plain values can be written as JSON").into()
 }
 
 fn parse<'a, T: Deserialize<'a>>(row: &'a Row) -> Result<T, Damaged> {
-    serde_json::from_slice(&row.body).map_err(|_| Damaged {
-        key: format!("{:?}", row.key),
-        why: "its JSON cannot be read",
-    })
+    serde_json::from_slice(&row.body)
+        .map_err(|_| Damaged { key: format!("{:?}", row.key), why: "its JSON cannot be read" })
 }
 
 fn misplaced(row: &Row) -> Damaged {
-    Damaged {
-        key: format!("{:?}", row.key),
-        why: "it is in the wrong table",
-    }
+    Damaged { key: format!("{:?}", row.key), why: "it is in the wrong table" }
 }
 
 pub(super) fn put_topic(topic: &TopicRow) -> Row {
@@ -65,32 +58,20 @@ pub(super) fn put_topic(topic: &TopicRow) -> Row {
         TopicKind::Topic => "topic",
         TopicKind::Dlq(_) => "dlq",
     };
-    let columns = Columns::Topic {
-        namespace: topic.namespace.clone(),
-        name: topic.name.clone(),
-        kind,
-    };
+    let columns =
+        Columns::Topic { namespace: topic.namespace.clone(), name: topic.name.clone(), kind };
     let body = TopicBody {
         kind: topic.kind,
         partitions: topic.partitions,
         settings: topic.patch.clone(),
         created_at: topic.created_at,
     };
-    Row {
-        key: Key::Topic { topic: topic.id },
-        columns,
-        body: json(&body),
-    }
+    Row { key: Key::Topic { topic: topic.id }, columns, body: json(&body) }
 }
 
 /// A topic from its row.
 pub(crate) fn topic_row(row: &Row) -> Result<TopicRow, Damaged> {
-    let (
-        Key::Topic { topic },
-        Columns::Topic {
-            namespace, name, ..
-        },
-    ) = (row.key, &row.columns)
+    let (Key::Topic { topic }, Columns::Topic { namespace, name, .. }) = (row.key, &row.columns)
     else {
         return Err(misplaced(row));
     };
@@ -107,20 +88,13 @@ pub(crate) fn topic_row(row: &Row) -> Result<TopicRow, Damaged> {
 }
 
 pub(super) fn put_group(group: &GroupRow) -> Row {
-    let columns = Columns::Group {
-        topic: group.topic,
-        name: group.name.clone(),
-    };
+    let columns = Columns::Group { topic: group.topic, name: group.name.clone() };
     let body = GroupBody {
         created_at: group.created_at,
         paused: group.paused.clone(),
         cursors: group.cursors.clone(),
     };
-    Row {
-        key: Key::Group { group: group.id },
-        columns,
-        body: json(&body),
-    }
+    Row { key: Key::Group { group: group.id }, columns, body: json(&body) }
 }
 
 /// A group from its row.
@@ -146,11 +120,7 @@ pub(super) fn put_dead(dead: &DeadRow) -> Row {
         group: dead.group.clone(),
         reason: dead.reason.as_str(),
         at: dead.at,
-        state: if dead.redriven.is_some() {
-            "redriven"
-        } else {
-            "dead"
-        },
+        state: if dead.redriven.is_some() { "redriven" } else { "dead" },
     };
     let body = DeadBody {
         reason: dead.reason,
@@ -160,14 +130,7 @@ pub(super) fn put_dead(dead: &DeadRow) -> Row {
         error: dead.error.clone(),
         redriven: dead.redriven.clone(),
     };
-    Row {
-        key: Key::Dead {
-            topic: dead.topic,
-            seq: dead.seq,
-        },
-        columns,
-        body: json(&body),
-    }
+    Row { key: Key::Dead { topic: dead.topic, seq: dead.seq }, columns, body: json(&body) }
 }
 
 /// A dead letter from its row.
@@ -176,16 +139,8 @@ pub(crate) fn dead_row(row: &Row) -> DeadRow {
 }
 
 fn try_dead_row(row: &Row) -> Result<DeadRow, Damaged> {
-    let (
-        Key::Dead { topic, seq },
-        Columns::Dead {
-            lane,
-            offset,
-            group,
-            at,
-            ..
-        },
-    ) = (row.key, &row.columns)
+    let (Key::Dead { topic, seq }, Columns::Dead { lane, offset, group, at, .. }) =
+        (row.key, &row.columns)
     else {
         return Err(misplaced(row));
     };

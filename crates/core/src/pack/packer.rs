@@ -65,16 +65,8 @@ impl Packer {
         dirty_since: BTreeMap<Item, BatchNo>,
         clean: BatchNo,
     ) -> Packer {
-        let dirty = dirty_since
-            .iter()
-            .map(|(item, since)| (*since, *item))
-            .collect();
-        Packer {
-            versions,
-            dirty_since,
-            dirty,
-            clean,
-        }
+        let dirty = dirty_since.iter().map(|(item, since)| (*since, *item)).collect();
+        Packer { versions, dirty_since, dirty, clean }
     }
 
     /// The rows of a batch. `shard` has absorbed it and nothing after it.
@@ -90,13 +82,7 @@ impl Packer {
         for change in changes {
             self.touch(change, &mut touched);
         }
-        let Touched {
-            mut rows,
-            mut ranges,
-            appended,
-            items,
-            blocks,
-        } = touched;
+        let Touched { mut rows, mut ranges, appended, items, blocks } = touched;
         for ((topic, lane), (base, messages)) in appended {
             let Some(of) = shard.topics.get(&topic) else {
                 continue;
@@ -137,34 +123,16 @@ impl Packer {
             Change::Lane { topic, lane, .. } => {
                 touched.items.insert(Item::Lane(*topic, *lane));
             }
-            Change::Message {
-                topic,
-                lane,
-                offset,
-                message,
-            } => {
+            Change::Message { topic, lane, offset, message } => {
                 touched.items.insert(Item::Lane(*topic, *lane));
                 let appended = touched.appended.entry((*topic, *lane));
-                appended
-                    .or_insert_with(|| (*offset, Vec::new()))
-                    .1
-                    .push(message);
+                appended.or_insert_with(|| (*offset, Vec::new())).1.push(message);
             }
             Change::Cursor { group, lane, .. } => {
                 touched.items.insert(Item::Cursor(*group, *lane));
             }
-            Change::Open {
-                group,
-                lane,
-                offset,
-                ..
-            }
-            | Change::Close {
-                group,
-                lane,
-                offset,
-                ..
-            } => {
+            Change::Open { group, lane, offset, .. }
+            | Change::Close { group, lane, offset, .. } => {
                 touched.items.insert(Item::Cursor(*group, *lane));
                 touched.blocks.insert((*group, *lane, block_of(*offset)));
             }
@@ -172,20 +140,12 @@ impl Packer {
                 touched.rows.extend(looked_up(change));
             }
             Change::Owner { owner, name } => {
-                put(plain(
-                    Key::Owner { owner: *owner },
-                    Bytes::copy_from_slice(name.as_bytes()),
-                ));
+                put(plain(Key::Owner { owner: *owner }, Bytes::copy_from_slice(name.as_bytes())));
             }
             Change::OwnerGone(owner) => {
                 drop(touched.rows.insert(Key::Owner { owner: *owner }, None))
             }
-            Change::Trim {
-                topic,
-                lane,
-                from,
-                to,
-            } => {
+            Change::Trim { topic, lane, from, to } => {
                 touched.ranges.push(Write::Trim {
                     topic: *topic,
                     lane: *lane,
@@ -241,15 +201,7 @@ impl Packer {
         };
         rows.extend(row.map(|row| (row.key, Some(row))));
         if let Some(before) = before {
-            rows.insert(
-                Key::Block {
-                    generation,
-                    lane,
-                    block,
-                    batch: before,
-                },
-                None,
-            );
+            rows.insert(Key::Block { generation, lane, block, batch: before }, None);
         }
     }
 
@@ -264,12 +216,8 @@ impl Packer {
         rows: &mut BTreeMap<Key, Option<Row>>,
         ranges: &mut Vec<Write>,
     ) -> Row {
-        let mut body = HeadBody {
-            ids: shard.ids,
-            cursors: Vec::new(),
-            lanes: Vec::new(),
-            marks: Vec::new(),
-        };
+        let mut body =
+            HeadBody { ids: shard.ids, cursors: Vec::new(), lanes: Vec::new(), marks: Vec::new() };
         for item in items {
             match stored(shard, *item) {
                 Some(Stored::Cursor(cursor)) => body.cursors.push(cursor),
@@ -290,11 +238,7 @@ impl Packer {
             self.clean = clean;
         }
         let columns = Columns::Head { epoch, now, clean };
-        Row {
-            key: Key::Head { batch },
-            columns,
-            body: seal(&body),
-        }
+        Row { key: Key::Head { batch }, columns, body: seal(&body) }
     }
 
     /// Puts what has lived in heads long enough.
@@ -309,20 +253,12 @@ impl Packer {
             self.dirty.pop_first();
             self.dirty_since.remove(&item);
             let row = stored(shard, item).map(|stored| match stored {
-                Stored::Cursor(item) => plain(
-                    Key::Cursor {
-                        generation: item.generation,
-                        lane: item.lane,
-                    },
-                    seal(&item),
-                ),
-                Stored::Lane(item) => plain(
-                    Key::Lane {
-                        topic: item.topic,
-                        lane: item.lane,
-                    },
-                    seal(&item),
-                ),
+                Stored::Cursor(item) => {
+                    plain(Key::Cursor { generation: item.generation, lane: item.lane }, seal(&item))
+                }
+                Stored::Lane(item) => {
+                    plain(Key::Lane { topic: item.topic, lane: item.lane }, seal(&item))
+                }
                 Stored::Mark(mark) => {
                     let kind = MarkKind::of(mark.kind).expect("made from one");
                     plain(Key::Mark { kind, id: mark.id }, seal(&mark))
@@ -359,11 +295,7 @@ fn stored(shard: &Shard, item: Item) -> Option<Stored> {
         }
         Item::Mark(kind, id) => {
             let value = *shard.marks.get(&(kind, id))?;
-            Some(Stored::Mark(MarkItem {
-                kind: kind as u8,
-                id,
-                value,
-            }))
+            Some(Stored::Mark(MarkItem { kind: kind as u8, id, value }))
         }
     }
 }
@@ -371,43 +303,13 @@ fn stored(shard: &Shard, item: Item) -> Option<Stored> {
 fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
     let mut range = |from, to| touched.ranges.push(Write::DeleteRange { from, to });
     match *sweep {
-        Sweep::Pages {
-            topic,
-            lane,
-            from,
-            to,
-        } => {
-            range(
-                Key::Page {
-                    topic,
-                    lane,
-                    last: from,
-                },
-                Key::Page {
-                    topic,
-                    lane,
-                    last: to,
-                },
-            );
+        Sweep::Pages { topic, lane, from, to } => {
+            range(Key::Page { topic, lane, last: from }, Key::Page { topic, lane, last: to });
         }
-        Sweep::Blocks {
-            generation,
-            lane,
-            from,
-            to,
-        } => {
-            let block = |block| Key::Block {
-                generation,
-                lane,
-                block,
-                batch: BatchNo(0),
-            };
+        Sweep::Blocks { generation, lane, from, to } => {
+            let block = |block| Key::Block { generation, lane, block, batch: BatchNo(0) };
             range(block(block_of(from)), block(block_of(to) + 1));
-            let note = |offset| Key::Note {
-                generation,
-                lane,
-                offset,
-            };
+            let note = |offset| Key::Note { generation, lane, offset };
             range(note(from), note(to));
         }
         Sweep::Lane { topic, lane } => drop(touched.rows.insert(Key::Lane { topic, lane }, None)),
@@ -415,13 +317,7 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
             touched.rows.insert(Key::Cursor { generation, lane }, None);
         }
         Sweep::Dead { topic } => {
-            range(
-                Key::Dead { topic, seq: 0 },
-                Key::Dead {
-                    topic,
-                    seq: NUMBER_MAX,
-                },
-            );
+            range(Key::Dead { topic, seq: 0 }, Key::Dead { topic, seq: NUMBER_MAX });
         }
     }
 }

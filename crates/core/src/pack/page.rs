@@ -10,6 +10,7 @@ use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
 use crate::message::Message;
 use crate::pack::{Damaged, seal, try_open};
 use crate::row::{Columns, Key, Row};
+use crate::shard::Kept;
 
 /// Bytes of a message beside its key, value and texts, generously.
 const MESSAGE_OVERHEAD: u64 = 64;
@@ -18,7 +19,7 @@ const MESSAGE_OVERHEAD: u64 = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
     pub(crate) base: Offset,
-    pub(crate) messages: Vec<Arc<Message>>,
+    pub(crate) messages: Vec<Kept>,
 }
 
 #[derive(Serialize)]
@@ -30,7 +31,6 @@ struct PageRef<'a> {
 
 #[derive(Deserialize)]
 struct PageBody {
-    #[expect(dead_code, reason = "for tools that read pages alone")]
     bytes_before: u64,
     messages: Vec<Message>,
 }
@@ -61,13 +61,10 @@ pub(super) fn pages(
 /// How many of the messages make a page. A message larger than a page is one of its own.
 fn page_length(messages: &[&Message]) -> usize {
     let mut bytes = 0;
-    let fits = messages
-        .iter()
-        .take(PAGE_MESSAGES_MAX)
-        .take_while(|message| {
-            bytes += message.size() + MESSAGE_OVERHEAD;
-            bytes <= PAGE_BYTES_MAX as u64
-        });
+    let fits = messages.iter().take(PAGE_MESSAGES_MAX).take_while(|message| {
+        bytes += message.size() + MESSAGE_OVERHEAD;
+        bytes <= PAGE_BYTES_MAX as u64
+    });
     fits.count().max(1)
 }
 
@@ -81,32 +78,25 @@ fn page_row(
 ) -> Row {
     let last = base + messages.len() as u64 - 1;
     let at = messages.last().expect("a page has messages").produced_at;
-    let body: Bytes = seal(&PageRef {
-        bytes_before,
-        messages,
-    });
-    Row {
-        key: Key::Page { topic, lane, last },
-        columns: Columns::Page { base, bytes, at },
-        body,
-    }
+    let body: Bytes = seal(&PageRef { bytes_before, messages });
+    Row { key: Key::Page { topic, lane, last }, columns: Columns::Page { base, bytes, at }, body }
 }
 
 /// Unpacks a page.
 pub(crate) fn open_page(row: &Row) -> Result<Page, Damaged> {
     let body: PageBody = try_open(row)?;
-    let damaged = |why| Damaged {
-        key: format!("{:?}", row.key),
-        why,
-    };
+    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
     let (Key::Page { last, .. }, Columns::Page { base, .. }) = (row.key, &row.columns) else {
         return Err(damaged("it is no page"));
     };
     if base + body.messages.len() as u64 != last + 1 {
         return Err(damaged("it has not the messages it says"));
     }
-    Ok(Page {
-        base: *base,
-        messages: body.messages.into_iter().map(Arc::new).collect(),
-    })
+    let mut bytes_before = body.bytes_before;
+    let keep = |message: Message| {
+        let kept = Kept { bytes_before, message: Arc::new(message) };
+        bytes_before += kept.message.size();
+        kept
+    };
+    Ok(Page { base: *base, messages: body.messages.into_iter().map(keep).collect() })
 }

@@ -25,11 +25,9 @@ impl Lookup {
     pub(crate) fn read(&self) -> Read {
         match *self {
             Lookup::Row(key) => Read::Key(key),
-            Lookup::Message {
-                topic,
-                lane,
-                offset,
-            } => Read::pages(topic, lane, offset, 1, usize::MAX),
+            Lookup::Message { topic, lane, offset } => {
+                Read::pages(topic, lane, offset, 1, usize::MAX)
+            }
         }
     }
 }
@@ -51,9 +49,7 @@ impl<'a> Found<'a> {
 
     fn answer(&self, lookup: Lookup) -> Result<Option<&'a Row>, Reads> {
         let answer = self.answers.iter().find(|answer| answer.lookup == lookup);
-        answer
-            .map(|answer| answer.row.as_ref())
-            .ok_or_else(|| vec![lookup])
+        answer.map(|answer| answer.row.as_ref()).ok_or_else(|| vec![lookup])
     }
 
     /// A message that is known to be stored.
@@ -65,17 +61,13 @@ impl<'a> Found<'a> {
     ) -> Result<Arc<Message>, Reads> {
         let row = match self.overlay.page(topic, lane, offset) {
             Some(row) => Some(row),
-            None => self.answer(Lookup::Message {
-                topic,
-                lane,
-                offset,
-            })?,
+            None => self.answer(Lookup::Message { topic, lane, offset })?,
         };
         let row = row.filter(|row| holds(row, offset));
         let row = row
             .unwrap_or_else(|| panic!("message {offset} of topic {topic}, lane {lane} is missing"));
         let page = open_page(row).expect("rows are verified when they come in");
-        Ok(page.messages[(offset - page.base) as usize].clone())
+        Ok(page.messages[(offset - page.base) as usize].message.clone())
     }
 
     /// The last error of an open entry that has one.
@@ -85,14 +77,8 @@ impl<'a> Found<'a> {
         lane: Lane,
         offset: Offset,
     ) -> Result<Text, Reads> {
-        let row = self.row(Key::Note {
-            generation,
-            lane,
-            offset,
-        })?;
-        Ok(row
-            .map(|row| String::from_utf8_lossy(&row.body).into())
-            .unwrap_or_default())
+        let row = self.row(Key::Note { generation, lane, offset })?;
+        Ok(row.map(|row| String::from_utf8_lossy(&row.body).into()).unwrap_or_default())
     }
 }
 
@@ -106,10 +92,7 @@ pub(crate) enum Loaded {
     /// Pages in order.
     Pages(Vec<Page>),
     /// A message to be delivered again.
-    Retry {
-        message: Arc<Message>,
-        last_error: Text,
-    },
+    Retry { message: Arc<Message>, last_error: Text },
     /// What was asked for is no longer of use.
     Nothing,
 }
@@ -123,10 +106,7 @@ pub(crate) struct Overlay {
 
 /// Tables whose rows are looked up while deciding.
 fn is_looked_up(table: Table) -> bool {
-    matches!(
-        table,
-        Table::Record | Table::Note | Table::Dead | Table::Page
-    )
+    matches!(table, Table::Record | Table::Note | Table::Dead | Table::Page)
 }
 
 impl Overlay {
@@ -165,11 +145,7 @@ impl Overlay {
         {
             let (batch, keys) = self.by_batch.pop_front().expect("just seen");
             for key in keys {
-                if self
-                    .rows
-                    .get(&key)
-                    .is_some_and(|(latest, _)| *latest == batch)
-                {
+                if self.rows.get(&key).is_some_and(|(latest, _)| *latest == batch) {
                     self.rows.remove(&key);
                 }
             }
@@ -181,24 +157,13 @@ impl Overlay {
     }
 
     fn page(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<&Row> {
-        self.pages(topic, lane, offset)
-            .next()
-            .filter(|row| holds(row, offset))
+        self.pages(topic, lane, offset).next().filter(|row| holds(row, offset))
     }
 
     fn pages(&self, topic: TopicId, lane: Lane, from: Offset) -> impl Iterator<Item = &Row> {
-        let of_lane = Key::Page {
-            topic,
-            lane,
-            last: from,
-        }..=Key::Page {
-            topic,
-            lane,
-            last: NUMBER_MAX,
-        };
-        self.rows
-            .range(of_lane)
-            .filter_map(|(_, (_, row))| row.as_ref())
+        let of_lane =
+            Key::Page { topic, lane, last: from }..=Key::Page { topic, lane, last: NUMBER_MAX };
+        self.rows.range(of_lane).filter_map(|(_, (_, row))| row.as_ref())
     }
 
     /// Pages of a lane from `from` on: those the engine answered and those it may not have had.
@@ -210,11 +175,8 @@ impl Overlay {
         rows: &[Row],
     ) -> Vec<Page> {
         let decided = self.pages(topic, lane, from);
-        let merged: BTreeMap<Key, &Row> = rows
-            .iter()
-            .chain(decided)
-            .map(|row| (row.key, row))
-            .collect();
+        let merged: BTreeMap<Key, &Row> =
+            rows.iter().chain(decided).map(|row| (row.key, row)).collect();
         merged
             .into_values()
             .map(|row| open_page(row).expect("rows are verified when they come in"))

@@ -7,6 +7,7 @@ use crate::command::TopicName;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, TopicId};
 use crate::limits::{RECOVERY_GRACE_MS, RETRY_READ_AHEAD_MS};
 use crate::shard::Shard;
+use crate::shard::cache::Kept;
 use crate::shard::state::{Consumer, Cursor, Group, Open, Topic};
 use crate::time::Timestamp;
 
@@ -20,30 +21,19 @@ impl Shard {
             Change::Group(row) => self.absorb_group(row),
             Change::GroupGone(group) => self.absorb_group_gone(*group),
             Change::Lane { topic, lane, state } => self.absorb_lane(*topic, *lane, state),
-            Change::Message {
-                topic,
-                lane,
-                offset,
-                message,
-            } => {
+            Change::Message { topic, lane, offset, message } => {
                 let Some(of) = self.topics.get_mut(topic) else {
                     return;
                 };
                 let state = &mut of.lanes[lane.index()];
                 assert_eq!(state.high, *offset, "offsets of a lane are dense");
+                let kept = Kept { bytes_before: state.high_bytes, message: message.clone() };
                 state.high += 1;
                 state.high_bytes += message.size();
-                self.live
-                    .cache
-                    .append(*topic, *lane, *offset, message.clone());
+                self.live.cache.append(*topic, *lane, *offset, kept);
                 self.wake_readers(*topic, *lane);
             }
-            Change::Cursor {
-                group,
-                lane,
-                next,
-                bytes,
-            } => {
+            Change::Cursor { group, lane, next, bytes } => {
                 let Some(of) = self.groups.get_mut(group) else {
                     return;
                 };
@@ -53,29 +43,13 @@ impl Shard {
                 let topic = of.row.topic;
                 self.plan_chore(topic, *lane);
             }
-            Change::Open {
-                group,
-                lane,
-                offset,
-                entry,
-                holder,
-            } => {
+            Change::Open { group, lane, offset, entry, holder } => {
                 self.absorb_open(*group, *lane, *offset, entry, *holder);
             }
-            Change::Close {
-                group,
-                lane,
-                offset,
-                end: End::Acked | End::Dead { .. },
-            } => {
+            Change::Close { group, lane, offset, end: End::Acked | End::Dead { .. } } => {
                 self.absorb_close(*group, *lane, *offset);
             }
-            Change::Note {
-                generation,
-                lane,
-                offset,
-                ..
-            } => {
+            Change::Note { generation, lane, offset, .. } => {
                 self.live.cache.unstage(*generation, *lane, *offset);
             }
             Change::Owner { owner, name } => self.owners.add(*owner, name.clone()),
@@ -107,10 +81,7 @@ impl Shard {
             topic.settings = settings;
             return;
         }
-        let name = TopicName {
-            namespace: row.namespace.clone(),
-            topic: row.name.clone(),
-        };
+        let name = TopicName { namespace: row.namespace.clone(), topic: row.name.clone() };
         self.names.insert(name, row.id);
         let dlq = self.dlq_of.get(&row.id).copied();
         self.topics.insert(
@@ -134,10 +105,7 @@ impl Shard {
 
     fn absorb_topic_gone(&mut self, topic: TopicId) {
         if let Some(gone) = self.topics.remove(&topic) {
-            self.names.remove(&TopicName {
-                namespace: gone.row.namespace,
-                topic: gone.row.name,
-            });
+            self.names.remove(&TopicName { namespace: gone.row.namespace, topic: gone.row.name });
             if let TopicKind::Dlq(source) = gone.row.kind {
                 self.dlq_of.remove(&source);
             }
@@ -147,11 +115,7 @@ impl Shard {
 
     fn absorb_group(&mut self, row: &GroupRow) {
         let Some(known) = self.groups.get(&row.id) else {
-            let cursors = row
-                .cursors
-                .iter()
-                .map(|start| Cursor::new(*start))
-                .collect();
+            let cursors = row.cursors.iter().map(|start| Cursor::new(*start)).collect();
             let group = Group {
                 row: row.clone(),
                 cursors,
@@ -167,11 +131,8 @@ impl Shard {
             }
             return;
         };
-        let generations: Vec<_> = known
-            .cursors
-            .iter()
-            .map(|cursor| cursor.start.generation)
-            .collect();
+        let generations: Vec<_> =
+            known.cursors.iter().map(|cursor| cursor.start.generation).collect();
         for (index, start) in row.cursors.iter().enumerate() {
             if generations[index] != start.generation {
                 let lane = Lane::of(index as u32);
@@ -243,13 +204,7 @@ impl Shard {
             return;
         };
         let cursor = &mut group.cursors[lane.index()];
-        let before = cursor.open.insert(
-            offset,
-            Open {
-                entry: *entry,
-                holder,
-            },
-        );
+        let before = cursor.open.insert(offset, Open { entry: *entry, holder });
         let generation = cursor.start.generation;
         match before {
             None => {
@@ -388,10 +343,7 @@ impl Shard {
             return;
         };
         let cursor = &group.cursors[lane.index()];
-        let high = self
-            .topics
-            .get(&group.row.topic)
-            .map_or(0, |topic| topic.lane(lane).high);
+        let high = self.topics.get(&group.row.topic).map_or(0, |topic| topic.lane(lane).high);
         if cursor.next < high || cursor.waiting() > 0 {
             group.work.insert(lane);
             self.activate(id);
@@ -437,14 +389,7 @@ impl Shard {
     /// Makes a volatile change true here.
     pub(crate) fn note(&mut self, note: &Note) {
         match note {
-            Note::Joined {
-                consumer,
-                group,
-                owner,
-                lease_ms,
-                credit,
-                credit_bytes,
-            } => {
+            Note::Joined { consumer, group, owner, lease_ms, credit, credit_bytes } => {
                 let joined = Consumer {
                     group: *group,
                     owner: *owner,
@@ -464,12 +409,7 @@ impl Shard {
             }
             Note::Left(consumer) => self.forget_consumer(*consumer),
             Note::Turned { group, turns } => self.turn(*group, *turns),
-            Note::Visited {
-                group,
-                lane,
-                more,
-                fresh,
-            } => {
+            Note::Visited { group, lane, more, fresh } => {
                 let Some(of) = self.groups.get_mut(group) else {
                     return;
                 };
@@ -486,11 +426,7 @@ impl Shard {
                 self.live.active.remove(group);
             }
             Note::Rotor(group) => self.live.rotor = *group,
-            Note::Used {
-                topic,
-                lane,
-                offset,
-            } => self.live.cache.touch(*topic, *lane, *offset),
+            Note::Used { topic, lane, offset } => self.live.cache.touch(*topic, *lane, *offset),
             Note::Loading(want) => {
                 self.live.loading.insert(*want);
             }
@@ -513,11 +449,7 @@ impl Shard {
         };
         for _ in 0..turns.min(group.ready.len()) {
             let front = group.ready.pop_front().expect("bounded above");
-            let consumer = self
-                .live
-                .consumers
-                .get_mut(&front)
-                .expect("queued consumers are known");
+            let consumer = self.live.consumers.get_mut(&front).expect("queued consumers are known");
             consumer.queued = consumer.has_credit();
             if consumer.queued {
                 group.ready.push_back(front);

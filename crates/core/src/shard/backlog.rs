@@ -16,7 +16,8 @@ impl Cursor {
     }
 
     fn backlog_bytes(&self, high_bytes: u64) -> u64 {
-        high_bytes - self.bytes + self.open_bytes
+        // Where a cursor was moved to, its bytes are a guess until its next delivery.
+        high_bytes.saturating_sub(self.bytes) + self.open_bytes
     }
 }
 
@@ -52,9 +53,6 @@ impl Shard {
         } else {
             return Ok(());
         };
-        Err(Rejection::Exhausted {
-            full,
-            retry_after_ms: RETRY_AFTER_MS,
-        })
+        Err(Rejection::Exhausted { full, retry_after_ms: RETRY_AFTER_MS })
     }
 }

@@ -6,10 +6,7 @@ use crate::settings::RetryPolicy;
 /// The longest wait after `spent` counted deliveries: doubles with each, up to the policy's maximum.
 fn cap_ms(policy: &RetryPolicy, spent: u32) -> u64 {
     let doublings = spent.saturating_sub(1).min(63);
-    policy
-        .backoff_ms
-        .saturating_mul(1 << doublings)
-        .min(policy.max_backoff_ms)
+    policy.backoff_ms.saturating_mul(1 << doublings).min(policy.max_backoff_ms)
 }
 
 /// Full jitter, so that messages that failed together do not come back together, but at least a tenth
@@ -40,13 +37,7 @@ mod tests {
     use crate::id::{Lane, ShardId, TopicId};
 
     fn id(offset: u64) -> MessageId {
-        MessageId {
-            restore: 0,
-            shard: ShardId(0),
-            topic: TopicId(1),
-            lane: Lane(0),
-            offset,
-        }
+        MessageId { restore: 0, shard: ShardId(0), topic: TopicId(1), lane: Lane(0), offset }
     }
 
     proptest! {
@@ -65,14 +56,9 @@ mod tests {
 
     #[test]
     fn messages_that_failed_together_come_back_apart() {
-        let policy = RetryPolicy {
-            max_attempts: 5,
-            backoff_ms: 1_000,
-            max_backoff_ms: 60_000,
-        };
-        let waits: std::collections::BTreeSet<u64> = (0..100)
-            .map(|offset| backoff_ms(&policy, id(offset), 1))
-            .collect();
+        let policy = RetryPolicy { max_attempts: 5, backoff_ms: 1_000, max_backoff_ms: 60_000 };
+        let waits: std::collections::BTreeSet<u64> =
+            (0..100).map(|offset| backoff_ms(&policy, id(offset), 1)).collect();
         assert!(waits.len() > 80, "{} different waits of 100", waits.len());
     }
 }

@@ -31,37 +31,17 @@ pub(super) struct Burial<'a> {
 
 impl<'a> Burial<'a> {
     pub(super) fn of(held: &Held<'a>, reason: DeathReason, last_error: Option<Text>) -> Burial<'a> {
-        let Held {
-            topic,
-            group,
-            lane,
-            offset,
-            entry,
-        } = *held;
-        Burial {
-            topic,
-            group,
-            lane,
-            offset,
-            entry: Some(entry),
-            reason,
-            last_error,
-        }
+        let Held { topic, group, lane, offset, entry } = *held;
+        Burial { topic, group, lane, offset, entry: Some(entry), reason, last_error }
     }
 }
 
 impl Shard {
     /// Ends the delivery and stores the dead letter.
     pub(super) fn bury(&self, now: Timestamp, burial: &Burial<'_>, found: &Found<'_>) -> Decided {
-        let Burial {
-            topic,
-            group,
-            lane,
-            offset,
-            ..
-        } = *burial;
+        let Burial { topic, group, lane, offset, .. } = *burial;
         let message = match self.live.cache.get(topic.row.id, lane, offset) {
-            Some(message) => message.clone(),
+            Some(kept) => kept.message.clone(),
             None => found.message(topic.row.id, lane, offset)?,
         };
         let last_error = match &burial.last_error {
@@ -97,15 +77,7 @@ impl Shard {
         last_error: Text,
         changes: &mut Vec<Change>,
     ) {
-        let Burial {
-            topic,
-            group,
-            lane,
-            offset,
-            entry,
-            reason,
-            ..
-        } = *burial;
+        let Burial { topic, group, lane, offset, entry, reason, .. } = *burial;
         let id = self.message_id(topic.row.id, lane, offset);
         let (dlq, seq) = match topic.dlq {
             Some(dlq) => (dlq, self.ids),
@@ -149,10 +121,7 @@ impl Shard {
             death: Some(death),
             ..Message::clone(message)
         };
-        let state = LaneState {
-            dead: topic.lane(lane).dead + 1,
-            ..topic.lane(lane).clone()
-        };
+        let state = LaneState { dead: topic.lane(lane).dead + 1, ..topic.lane(lane).clone() };
         let asked = reason == DeathReason::Final;
         changes.push(Change::Message {
             topic: dlq,
@@ -161,33 +130,14 @@ impl Shard {
             message: Arc::new(dead),
         });
         changes.push(Change::Dead(listed));
-        changes.push(Change::Lane {
-            topic: topic.row.id,
-            lane,
-            state,
-        });
+        changes.push(Change::Lane { topic: topic.row.id, lane, state });
         if let Some(entry) = entry {
-            let held = Held {
-                topic,
-                group,
-                lane,
-                offset,
-                entry,
-            };
+            let held = Held { topic, group, lane, offset, entry };
             self.end(&held, End::Dead { asked }, changes);
         }
         let attempt = entry.map_or(0, |entry| entry.attempt);
         let ended = Ended::Dead { asked };
-        self.bury_under(
-            now,
-            &topic.settings,
-            group,
-            lane,
-            offset,
-            attempt,
-            ended,
-            changes,
-        );
+        self.bury_under(now, &topic.settings, group, lane, offset, attempt, ended, changes);
     }
 }
 

@@ -14,10 +14,18 @@ const MESSAGE_OVERHEAD: usize = 256;
 
 type Place = (TopicId, Lane, Offset);
 
+/// A message in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    /// The lane's byte total before it.
+    pub(crate) bytes_before: u64,
+    pub(crate) message: Arc<Message>,
+}
+
 /// Consecutive messages of a lane.
 #[derive(Debug, Clone)]
 struct Segment {
-    messages: Vec<Arc<Message>>,
+    messages: Vec<Kept>,
     bytes: usize,
     used: u64,
 }
@@ -51,24 +59,19 @@ fn weight(message: &Message) -> usize {
 
 impl Cache {
     /// The messages of a lane from `offset` on that lie together in memory.
-    pub(crate) fn run(&self, topic: TopicId, lane: Lane, offset: Offset) -> &[Arc<Message>] {
+    fn run(&self, topic: TopicId, lane: Lane, offset: Offset) -> &[Kept] {
         let Some((&(_, _, base), segment)) = self.holding(topic, lane, offset) else {
             return &[];
         };
-        segment
-            .messages
-            .get((offset - base) as usize..)
-            .unwrap_or(&[])
+        segment.messages.get((offset - base) as usize..).unwrap_or(&[])
     }
 
-    pub(crate) fn get(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<&Arc<Message>> {
+    pub(crate) fn get(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<&Kept> {
         self.run(topic, lane, offset).first()
     }
 
     fn holding(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<(&Place, &Segment)> {
-        self.segments
-            .range((topic, lane, 0)..=(topic, lane, offset))
-            .next_back()
+        self.segments.range((topic, lane, 0)..=(topic, lane, offset)).next_back()
     }
 
     /// Says that the messages around `offset` were of use.
@@ -84,53 +87,31 @@ impl Cache {
     }
 
     /// Keeps a message that follows the ones before it.
-    pub(crate) fn append(
-        &mut self,
-        topic: TopicId,
-        lane: Lane,
-        offset: Offset,
-        message: Arc<Message>,
-    ) {
-        let bytes = weight(&message);
-        let tail = self
-            .segments
-            .range_mut((topic, lane, 0)..=(topic, lane, offset))
-            .next_back();
+    pub(crate) fn append(&mut self, topic: TopicId, lane: Lane, offset: Offset, kept: Kept) {
+        let bytes = weight(&kept.message);
+        let tail = self.segments.range_mut((topic, lane, 0)..=(topic, lane, offset)).next_back();
         if let Some((&(_, _, base), segment)) = tail
             && base + segment.messages.len() as u64 == offset
             && segment.messages.len() < PAGE_MESSAGES_MAX
             && segment.bytes + bytes <= PAGE_BYTES_MAX
         {
-            segment.messages.push(message);
+            segment.messages.push(kept);
             segment.bytes += bytes;
             self.bytes += bytes;
             self.shrink();
         } else {
-            self.insert(topic, lane, offset, vec![message]);
+            self.insert(topic, lane, offset, vec![kept]);
         }
     }
 
     /// Keeps messages that were read.
-    pub(crate) fn insert(
-        &mut self,
-        topic: TopicId,
-        lane: Lane,
-        base: Offset,
-        messages: Vec<Arc<Message>>,
-    ) {
+    pub(crate) fn insert(&mut self, topic: TopicId, lane: Lane, base: Offset, messages: Vec<Kept>) {
         let place = (topic, lane, base);
         self.drop_segment(place);
-        let bytes = messages.iter().map(|message| weight(message)).sum();
+        let bytes = messages.iter().map(|kept| weight(&kept.message)).sum();
         self.uses += 1;
         self.by_use.insert(self.uses, place);
-        self.segments.insert(
-            place,
-            Segment {
-                messages,
-                bytes,
-                used: self.uses,
-            },
-        );
+        self.segments.insert(place, Segment { messages, bytes, used: self.uses });
         self.bytes += bytes;
         self.shrink();
     }

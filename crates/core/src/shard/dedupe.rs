@@ -42,19 +42,11 @@ impl<'a> Keyed<'a> {
         let key = envelope.idempotency_key.as_ref()?;
         let tenant = tenant_of(envelope);
         let hash = pack::hash16(RecordKind::Dedupe, &(topic, tenant, key));
-        Some(Keyed {
-            topic,
-            tenant,
-            key,
-            hash,
-        })
+        Some(Keyed { topic, tenant, key, hash })
     }
 
     pub(super) fn reads(&self) -> Reads {
-        vec![Lookup::Row(Key::Record {
-            kind: RecordKind::Dedupe,
-            hash: self.hash,
-        })]
+        vec![Lookup::Row(Key::Record { kind: RecordKind::Dedupe, hash: self.hash })]
     }
 
     /// The receipt under this key, if it is taken.
@@ -64,10 +56,7 @@ impl<'a> Keyed<'a> {
         produce: &Produce,
         found: &Found<'_>,
     ) -> Result<Option<Receipt>, Refusal> {
-        let key = Key::Record {
-            kind: RecordKind::Dedupe,
-            hash: self.hash,
-        };
+        let key = Key::Record { kind: RecordKind::Dedupe, hash: self.hash };
         let Some(row) = found.row(key)? else {
             return Ok(None);
         };
@@ -80,10 +69,7 @@ impl<'a> Keyed<'a> {
         if record.content != content(produce) {
             return Err(Rejection::KeyConflict.into());
         }
-        Ok(Some(Receipt {
-            deduplicated: true,
-            ..record.receipt
-        }))
+        Ok(Some(Receipt { deduplicated: true, ..record.receipt }))
     }
 }
 

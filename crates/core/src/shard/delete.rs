@@ -14,10 +14,7 @@ impl Shard {
         let (topic, group) = self.group_named(name)?;
         let lanes = topic.lanes.iter().zip(&group.cursors);
         let backlog = lanes.map(|(lane, cursor)| cursor.backlog(lane.high)).sum();
-        let mut decision = Decision::reply(Reply::GroupDeleted {
-            backlog,
-            open: group.open,
-        });
+        let mut decision = Decision::reply(Reply::GroupDeleted { backlog, open: group.open });
         self.discard_group(group, &mut decision);
         Ok(decision)
     }
@@ -29,14 +26,8 @@ impl Shard {
         }
         let messages = topic.lanes.iter().map(|lane| lane.high - lane.first).sum();
         let dead_letters = topic.lanes.iter().map(|lane| lane.dead).sum();
-        let mut decision = Decision::reply(Reply::TopicDeleted {
-            messages,
-            dead_letters,
-        });
-        for topic in [Some(topic), topic.dlq.map(|dlq| &self.topics[&dlq])]
-            .into_iter()
-            .flatten()
-        {
+        let mut decision = Decision::reply(Reply::TopicDeleted { messages, dead_letters });
+        for topic in [Some(topic), topic.dlq.map(|dlq| &self.topics[&dlq])].into_iter().flatten() {
             for id in topic.groups.values() {
                 self.discard_group(&self.groups[id], &mut decision);
             }
@@ -48,27 +39,16 @@ impl Shard {
     fn discard_topic(&self, topic: &Topic, changes: &mut Vec<Change>) {
         let id = topic.row.id;
         let lowest_open = |lane| {
-            let cursors = topic
-                .groups
-                .values()
-                .map(|group| self.groups[group].cursor(lane));
-            cursors
-                .map(|cursor| cursor.low())
-                .min()
-                .unwrap_or(Offset::MAX)
+            let cursors = topic.groups.values().map(|group| self.groups[group].cursor(lane));
+            cursors.map(|cursor| cursor.low()).min().unwrap_or(Offset::MAX)
         };
         let lanes = topic.lanes.iter().enumerate().map(|(index, state)| {
             let lane = Lane::of(index as u32);
-            let from = state
-                .trimmed
-                .min(lowest_open(lane))
-                .saturating_sub(PAGE_MESSAGES_MAX as u64);
+            let from =
+                state.trimmed.min(lowest_open(lane)).saturating_sub(PAGE_MESSAGES_MAX as u64);
             (lane, from, state.high)
         });
-        let garbage = Garbage::Topic {
-            topic: id,
-            lanes: lanes.collect(),
-        };
+        let garbage = Garbage::Topic { topic: id, lanes: lanes.collect() };
         changes.push(Change::TopicGone(id));
         changes.push(Change::Garbage { id: id.0, garbage });
     }
@@ -78,12 +58,7 @@ impl Shard {
             self.discard_cursor(group, Lane::of(index as u32), &mut decision.changes);
         }
         decision.changes.push(Change::GroupGone(group.row.id));
-        decision.effects.extend(
-            group
-                .consumers
-                .iter()
-                .map(|consumer| Effect::Dismiss(*consumer)),
-        );
+        decision.effects.extend(group.consumers.iter().map(|consumer| Effect::Dismiss(*consumer)));
     }
 
     /// Blocks and notes of a cursor whose life is over.
@@ -93,11 +68,7 @@ impl Shard {
         let extent = (lane, cursor.low(), cursor.next);
         // Cursors made together share their generation: what is left of them is one piece of garbage.
         let in_this = changes.iter_mut().find_map(|change| {
-            let Change::Garbage {
-                id,
-                garbage: Garbage::Cursor { lanes, .. },
-            } = change
-            else {
+            let Change::Garbage { id, garbage: Garbage::Cursor { lanes, .. } } = change else {
                 return None;
             };
             (*id == generation.0).then_some(lanes)
@@ -109,10 +80,7 @@ impl Shard {
         let mut lanes = self.lanes_left(generation);
         lanes.push(extent);
         let garbage = Garbage::Cursor { generation, lanes };
-        changes.push(Change::Garbage {
-            id: generation.0,
-            garbage,
-        });
+        changes.push(Change::Garbage { id: generation.0, garbage });
     }
 
     fn lanes_left(&self, generation: Generation) -> Vec<(Lane, Offset, Offset)> {
@@ -127,9 +95,6 @@ impl Shard {
         let lanes = |garbage: &Garbage| match garbage {
             Garbage::Topic { lanes, .. } | Garbage::Cursor { lanes, .. } => lanes.len(),
         };
-        self.garbage
-            .iter()
-            .map(|(id, garbage)| (*id, lanes(garbage)))
-            .collect()
+        self.garbage.iter().map(|(id, garbage)| (*id, lanes(garbage))).collect()
     }
 }

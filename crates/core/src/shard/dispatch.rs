@@ -16,6 +16,7 @@ use crate::limits::{
 };
 use crate::message::{DeathReason, Message};
 use crate::shard::bury::Burial;
+use crate::shard::cache::Kept;
 use crate::shard::state::Consumer;
 use crate::shard::{Cursor, Group, Shard, Topic, done};
 use crate::time::Timestamp;
@@ -29,14 +30,8 @@ impl Shard {
         if group.is_paused(now) || group.ready.is_empty() || group.work.is_empty() {
             let mut decision = done();
             let until = group.row.paused.as_ref().and_then(|paused| paused.until);
-            let wake = |at| Note::Wake {
-                at,
-                group: group.row.id,
-                lane: Lane::of(0),
-            };
-            decision
-                .notes
-                .extend(until.filter(|_| group.is_paused(now)).map(wake));
+            let wake = |at| Note::Wake { at, group: group.row.id, lane: Lane::of(0) };
+            decision.notes.extend(until.filter(|_| group.is_paused(now)).map(wake));
             decision.notes.push(Note::Idle(group.row.id));
             return Some(decision);
         }
@@ -48,26 +43,15 @@ impl Shard {
 
     fn next_group(&self) -> Option<&Group> {
         let active = &self.live.active;
-        let after = (
-            std::ops::Bound::Excluded(self.live.rotor),
-            std::ops::Bound::Unbounded,
-        );
+        let after = (std::ops::Bound::Excluded(self.live.rotor), std::ops::Bound::Unbounded);
         let id = active.range(after).next().or_else(|| active.first())?;
         Some(&self.groups[id])
     }
 }
 
 fn next_lane(group: &Group) -> Lane {
-    let after = (
-        std::ops::Bound::Excluded(group.lane_rotor),
-        std::ops::Bound::Unbounded,
-    );
-    *group
-        .work
-        .range(after)
-        .next()
-        .or_else(|| group.work.first())
-        .expect("the caller looked")
+    let after = (std::ops::Bound::Excluded(group.lane_rotor), std::ops::Bound::Unbounded);
+    *group.work.range(after).next().or_else(|| group.work.first()).expect("the caller looked")
 }
 
 /// What stops a run.
@@ -134,10 +118,7 @@ impl<'a> Run<'a> {
         let cursor = self.cursor;
         let soon = self.now.after(RETRY_READ_AHEAD_MS);
         let waiting = |set: &'a std::collections::BTreeSet<(Timestamp, Offset)>| {
-            set.iter()
-                .copied()
-                .take_while(move |(due, _)| *due <= soon)
-                .take(DISPATCH_RUN_MAX)
+            set.iter().copied().take_while(move |(due, _)| *due <= soon).take(DISPATCH_RUN_MAX)
         };
         let mut returned = waiting(&cursor.returned).peekable();
         let mut retries = waiting(&cursor.retries).peekable();
@@ -201,8 +182,8 @@ impl<'a> Run<'a> {
             return Some((staged.message.clone(), staged.last_error.clone()));
         }
         let last_error = entry.error.text()?;
-        let message = cache.get(self.topic.row.id, self.lane, offset)?;
-        Some((message.clone(), last_error.into()))
+        let kept = cache.get(self.topic.row.id, self.lane, offset)?;
+        Some((kept.message.clone(), last_error.into()))
     }
 
     fn want_retry(&mut self, offset: Offset) {
@@ -213,12 +194,8 @@ impl<'a> Run<'a> {
             lane: self.lane,
             offset,
         };
-        let asked = self
-            .decision
-            .notes
-            .iter()
-            .filter(|note| matches!(note, Note::Loading(_)))
-            .count();
+        let asked =
+            self.decision.notes.iter().filter(|note| matches!(note, Note::Loading(_))).count();
         if asked < RETRY_READS_MAX && !self.shard.live.loading.contains(&want) {
             self.decision.notes.push(Note::Loading(want));
         }
@@ -227,9 +204,8 @@ impl<'a> Run<'a> {
     /// Delivers a waiting entry again. Says whether the run goes on.
     fn again(&mut self, offset: Offset) -> bool {
         let entry = self.cursor.open[&offset].entry;
-        let (message, last_error) = self
-            .retry_message(offset, &entry)
-            .expect("what is not here was skipped");
+        let (message, last_error) =
+            self.retry_message(offset, &entry).expect("what is not here was skipped");
         if entry.is_past_deadline(self.now) && !self.topic.is_dlq() {
             self.bury(offset, Some(&entry), &message, last_error);
             return false;
@@ -247,11 +223,8 @@ impl<'a> Run<'a> {
             && self.message_ahead().is_some()
     }
 
-    fn message_ahead(&self) -> Option<&Arc<Message>> {
-        self.shard
-            .live
-            .cache
-            .get(self.topic.row.id, self.lane, self.next)
+    fn message_ahead(&self) -> Option<&Kept> {
+        self.shard.live.cache.get(self.topic.row.id, self.lane, self.next)
     }
 
     /// Whether another entry may be opened.
@@ -271,39 +244,29 @@ impl<'a> Run<'a> {
         if self.next >= self.topic.lane(lane).high || !self.has_room() {
             return false;
         }
-        let Some(message) = self.message_ahead().cloned() else {
-            let want = Want::Ahead {
-                topic,
-                lane,
-                from: self.next,
-            };
+        let Some(kept) = self.message_ahead().cloned() else {
+            let want = Want::Ahead { topic, lane, from: self.next };
             if !self.shard.live.loading.contains(&want) {
                 self.decision.notes.push(Note::Loading(want));
             }
             return false;
         };
-        let offset = self.next;
-        if message
-            .for_group
-            .as_ref()
-            .is_some_and(|group| *group != self.group.row.name)
-        {
-            self.advance(&message);
+        let (offset, message) = (self.next, kept.message.clone());
+        if message.for_group.as_ref().is_some_and(|group| *group != self.group.row.name) {
+            self.advance(&kept);
             return true;
         }
         let deadline = message.envelope.deadline.filter(|_| !self.topic.is_dlq());
         if deadline.is_some_and(|deadline| deadline <= self.now) {
-            self.advance(&message);
+            self.advance(&kept);
             self.bury(offset, None, &message, Text::default());
             return false;
         }
         let Some(consumer) = self.next_consumer(message.size()) else {
             return false;
         };
-        let policy = message
-            .envelope
-            .retry_policy
-            .map(|p| p.over(&self.topic.settings.retry_policy));
+        let policy =
+            message.envelope.retry_policy.map(|p| p.over(&self.topic.settings.retry_policy));
         let entry = Entry {
             state: EntryState::Leased,
             attempt: 0,
@@ -321,16 +284,16 @@ impl<'a> Run<'a> {
             begun: 0,
             unfinished: 0,
         };
-        self.advance(&message);
+        self.advance(&kept);
         self.opened += 1;
         self.fresh_run = self.fresh_run.saturating_add(1);
         self.lease(offset, entry, consumer, message, Text::default());
         true
     }
 
-    fn advance(&mut self, message: &Message) {
+    fn advance(&mut self, kept: &Kept) {
         self.next += 1;
-        self.bytes += message.size();
+        self.bytes = kept.bytes_before + kept.message.size();
     }
 
     /// One burial ends a run, so that its changes follow from the state as it is.
@@ -341,26 +304,10 @@ impl<'a> Run<'a> {
         message: &Arc<Message>,
         last_error: Text,
     ) {
-        let Run {
-            topic, group, lane, ..
-        } = *self;
+        let Run { topic, group, lane, .. } = *self;
         let reason = DeathReason::Deadline;
-        let burial = Burial {
-            topic,
-            group,
-            lane,
-            offset,
-            entry,
-            reason,
-            last_error: None,
-        };
-        self.shard.bury_message(
-            self.now,
-            &burial,
-            message,
-            last_error,
-            &mut self.decision.changes,
-        );
+        let burial = Burial { topic, group, lane, offset, entry, reason, last_error: None };
+        self.shard.bury_message(self.now, &burial, message, last_error, &mut self.decision.changes);
         self.stop = Stop::More;
     }
 
@@ -402,19 +349,11 @@ impl<'a> Run<'a> {
             ..before
         };
         let (group, lane) = (self.group.row.id, self.lane);
-        let open = Change::Open {
-            group,
-            lane,
-            offset,
-            entry,
-            holder: Some(holder),
-        };
+        let open = Change::Open { group, lane, offset, entry, holder: Some(holder) };
         self.decision.changes.push(open);
         self.given += 1;
         let delivery = self.delivery(offset, &entry, message, last_error);
-        self.decision
-            .effects
-            .push(Effect::Deliver(holder, Box::new(delivery)));
+        self.decision.effects.push(Effect::Deliver(holder, Box::new(delivery)));
     }
 
     fn delivery(
@@ -440,13 +379,7 @@ impl<'a> Run<'a> {
             granted_at: self.now,
         };
         Delivery {
-            hold: Hold {
-                group: group.id,
-                lane,
-                generation,
-                offset,
-                attempt: entry.attempt,
-            },
+            hold: Hold { group: group.id, lane, generation, offset, attempt: entry.attempt },
             token,
             topic: topic.name.clone(),
             group: group.name.clone(),
@@ -460,39 +393,17 @@ impl<'a> Run<'a> {
     }
 
     fn decision(self) -> Decision {
-        let Run {
-            group,
-            lane,
-            mut decision,
-            ..
-        } = self;
+        let Run { group, lane, mut decision, .. } = self;
         let id: GroupId = group.row.id;
         if self.next != self.cursor.next {
-            let moved = Change::Cursor {
-                group: id,
-                lane,
-                next: self.next,
-                bytes: self.bytes,
-            };
+            let moved = Change::Cursor { group: id, lane, next: self.next, bytes: self.bytes };
             decision.changes.push(moved);
             let (topic, offset) = (self.topic.row.id, self.cursor.next);
-            decision.notes.push(Note::Used {
-                topic,
-                lane,
-                offset,
-            });
+            decision.notes.push(Note::Used { topic, lane, offset });
         }
-        decision.notes.push(Note::Turned {
-            group: id,
-            turns: self.turns,
-        });
+        decision.notes.push(Note::Turned { group: id, turns: self.turns });
         let more = self.stop == Stop::More;
-        decision.notes.push(Note::Visited {
-            group: id,
-            lane,
-            more,
-            fresh: self.fresh_run,
-        });
+        decision.notes.push(Note::Visited { group: id, lane, more, fresh: self.fresh_run });
         if more && decision.changes.is_empty() {
             decision.notes.push(Note::Idle(id));
         }

@@ -22,9 +22,7 @@ fn width_ms(level: u64) -> u64 {
 }
 
 fn level(ttl_ms: u64) -> u64 {
-    (0..LEVELS - 1)
-        .find(|level| ttl_ms <= 8 * width_ms(*level))
-        .unwrap_or(LEVELS - 1)
+    (0..LEVELS - 1).find(|level| ttl_ms <= 8 * width_ms(*level)).unwrap_or(LEVELS - 1)
 }
 
 fn number(level: u64, index: u64) -> u64 {
@@ -39,26 +37,14 @@ pub(crate) fn bucket(expires: Timestamp, ttl_ms: u64) -> u64 {
 
 impl Shard {
     fn expiry_mark(&self, id: u64) -> u64 {
-        self.marks
-            .get(&(MarkKind::Expiry, id))
-            .copied()
-            .unwrap_or(0)
+        self.marks.get(&(MarkKind::Expiry, id)).copied().unwrap_or(0)
     }
 
     /// Stores a record, and remembers that its bucket is in use.
     pub(super) fn put_record(&self, now: Timestamp, record: Record, changes: &mut Vec<Change>) {
         let (level, index) = (record.bucket >> 32, record.bucket & u64::from(u32::MAX));
-        let (next, last) = (
-            self.expiry_mark(level),
-            self.expiry_mark(level + LAST_IN_USE),
-        );
-        let mut mark = |id, value| {
-            changes.push(Change::Mark {
-                kind: MarkKind::Expiry,
-                id,
-                value,
-            })
-        };
+        let (next, last) = (self.expiry_mark(level), self.expiry_mark(level + LAST_IN_USE));
+        let mut mark = |id, value| changes.push(Change::Mark { kind: MarkKind::Expiry, id, value });
         if next > last || next == 0 {
             mark(level, now.0.div_ceil(width_ms(level)));
         }
@@ -69,18 +55,12 @@ impl Shard {
     }
 
     fn due_bucket(&self, level: u64) -> Option<(u64, Timestamp)> {
-        let (next, last) = (
-            self.expiry_mark(level),
-            self.expiry_mark(level + LAST_IN_USE),
-        );
+        let (next, last) = (self.expiry_mark(level), self.expiry_mark(level + LAST_IN_USE));
         (next != 0 && next <= last).then(|| (next, Timestamp(next * width_ms(level))))
     }
 
     pub(super) fn next_expiry(&self) -> Option<Timestamp> {
-        (0..LEVELS)
-            .filter_map(|level| self.due_bucket(level))
-            .map(|(_, at)| at)
-            .min()
+        (0..LEVELS).filter_map(|level| self.due_bucket(level)).map(|(_, at)| at).min()
     }
 
     /// Drops buckets that are over.
@@ -95,14 +75,9 @@ impl Shard {
             let last = self.expiry_mark(level + LAST_IN_USE);
             let over = (now.0 / width_ms(level)).min(last);
             let end = (over + 1).min(next + EXPIRE_BUCKETS_MAX);
-            changes.extend((next..end).map(|index| Change::Expire {
-                bucket: number(level, index),
-            }));
-            changes.push(Change::Mark {
-                kind: MarkKind::Expiry,
-                id: level,
-                value: end,
-            });
+            changes
+                .extend((next..end).map(|index| Change::Expire { bucket: number(level, index) }));
+            changes.push(Change::Mark { kind: MarkKind::Expiry, id: level, value: end });
         }
     }
 }
@@ -112,10 +87,7 @@ pub(super) fn cut(text: &Text, bytes_max: usize) -> Text {
     if text.len() <= bytes_max {
         return text.clone();
     }
-    let end = (0..=bytes_max)
-        .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0);
+    let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text[..end].into()
 }
 
@@ -125,22 +97,13 @@ mod tests {
 
     #[test]
     fn a_bucket_is_dropped_only_after_everything_in_it_is_over() {
-        for ttl_ms in [
-            1,
-            MINUTE_MS,
-            8 * MINUTE_MS,
-            8 * MINUTE_MS + 1,
-            604_800_000,
-            31_536_000_000,
-        ] {
+        for ttl_ms in [1, MINUTE_MS, 8 * MINUTE_MS, 8 * MINUTE_MS + 1, 604_800_000, 31_536_000_000]
+        {
             let expires = Timestamp(1_800_000_000_000 + ttl_ms);
             let bucket = bucket(expires, ttl_ms);
             let dropped_at = (bucket & u64::from(u32::MAX)) * width_ms(bucket >> 32);
             assert!(dropped_at >= expires.0, "ttl {ttl_ms}");
-            assert!(
-                dropped_at - expires.0 <= ttl_ms.max(MINUTE_MS),
-                "ttl {ttl_ms}"
-            );
+            assert!(dropped_at - expires.0 <= ttl_ms.max(MINUTE_MS), "ttl {ttl_ms}");
         }
     }
 

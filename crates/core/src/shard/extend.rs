@@ -25,13 +25,7 @@ impl Shard {
         };
         let lease_ms = extend.lease_ms.unwrap_or(u64::from(held.entry.lease_ms));
         let until = now.after(lease_ms);
-        let change = open(
-            &held,
-            Entry {
-                at: until,
-                ..*held.entry
-            },
-        );
+        let change = open(&held, Entry { at: until, ..*held.entry });
         Ok(Decision::reply(Reply::Extended { until }).with(change))
     }
 }

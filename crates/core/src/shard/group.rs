@@ -31,16 +31,10 @@ impl Shard {
         check_name("group", &name.group, GROUP_BYTES_MAX)?;
         let generation = Generation(self.ids + 1);
         let begin = |lane: &crate::change::LaneState| match start {
-            Start::Earliest => CursorStart {
-                generation,
-                offset: lane.first,
-                bytes: lane.first_bytes,
-            },
-            Start::Latest => CursorStart {
-                generation,
-                offset: lane.high,
-                bytes: lane.high_bytes,
-            },
+            Start::Earliest => {
+                CursorStart { generation, offset: lane.first, bytes: lane.first_bytes }
+            }
+            Start::Latest => CursorStart { generation, offset: lane.high, bytes: lane.high_bytes },
         };
         let row = GroupRow {
             id: GroupId(self.ids),

@@ -27,15 +27,8 @@ impl Shard {
     pub fn image(&self) -> Image {
         let cursors = self.groups.iter().flat_map(|(id, group)| {
             group.cursors.iter().enumerate().map(|(index, cursor)| {
-                let open = cursor
-                    .open
-                    .iter()
-                    .map(|(offset, open)| (*offset, open.entry))
-                    .collect();
-                (
-                    (*id, Lane::of(index as u32)),
-                    (cursor.next, cursor.bytes, open),
-                )
+                let open = cursor.open.iter().map(|(offset, open)| (*offset, open.entry)).collect();
+                ((*id, Lane::of(index as u32)), (cursor.next, cursor.bytes, open))
             })
         });
         Image {
@@ -45,18 +38,9 @@ impl Shard {
                 .iter()
                 .map(|(id, topic)| (*id, (topic.row.clone(), topic.lanes.clone())))
                 .collect(),
-            groups: self
-                .groups
-                .iter()
-                .map(|(id, group)| (*id, group.row.clone()))
-                .collect(),
+            groups: self.groups.iter().map(|(id, group)| (*id, group.row.clone())).collect(),
             cursors: cursors.collect(),
-            owners: self
-                .owners
-                .by_id
-                .iter()
-                .map(|(id, owner)| (*id, owner.name.clone()))
-                .collect(),
+            owners: self.owners.by_id.iter().map(|(id, owner)| (*id, owner.name.clone())).collect(),
             marks: self.marks.clone(),
             garbage: self.garbage.clone(),
         }

@@ -40,10 +40,7 @@ impl Shard {
             None => {
                 let owner = OwnerId(ids);
                 ids += 1;
-                changes.push(Change::Owner {
-                    owner,
-                    name: join.owner.clone(),
-                });
+                changes.push(Change::Owner { owner, name: join.owner.clone() });
                 owner
             }
         };
@@ -59,19 +56,11 @@ impl Shard {
             credit_bytes: join.credit_bytes,
         };
         let reply = Reply::Joined { group };
-        Ok(Decision {
-            reply,
-            changes,
-            notes: vec![joined],
-            effects: Vec::new(),
-        })
+        Ok(Decision { reply, changes, notes: vec![joined], effects: Vec::new() })
     }
 
     pub(super) fn leave(&self, consumer: ConsumerId) -> Decision {
-        Decision {
-            notes: vec![Note::Left(consumer)],
-            ..done()
-        }
+        Decision { notes: vec![Note::Left(consumer)], ..done() }
     }
 }
 

@@ -13,9 +13,7 @@ use crate::time::Timestamp;
 impl Shard {
     /// Counts like a failure. `hold` names the attempt: by now it may be over or renewed.
     pub(super) fn lapse(&self, now: Timestamp, hold: &Hold, found: &Found<'_>) -> Decided {
-        let Some(held) = self
-            .held(hold)
-            .filter(|held| self.effective_end(held.entry) <= now)
+        let Some(held) = self.held(hold).filter(|held| self.effective_end(held.entry) <= now)
         else {
             return Ok(done());
         };
@@ -24,9 +22,7 @@ impl Shard {
         if !held.topic.is_dlq() {
             let reason = match entry.is_past_deadline(now) {
                 true => Some(DeathReason::Deadline),
-                false => policy
-                    .is_exhausted_by(entry.spent)
-                    .then_some(DeathReason::Exhausted),
+                false => policy.is_exhausted_by(entry.spent).then_some(DeathReason::Exhausted),
             };
             if let Some(reason) = reason {
                 let last_error = Some("ack_timeout".into());

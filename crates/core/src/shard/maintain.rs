@@ -17,12 +17,7 @@ impl Shard {
     pub(crate) fn maintain(&self, now: Timestamp) -> Decision {
         let mut decision = done();
         let changes = &mut decision.changes;
-        let due = self
-            .live
-            .chores_due
-            .iter()
-            .take_while(|(at, ..)| *at <= now)
-            .take(LANES_MAX);
+        let due = self.live.chores_due.iter().take_while(|(at, ..)| *at <= now).take(LANES_MAX);
         let mut notes: Vec<Note> = Vec::new();
         for &(_, topic, lane) in due {
             let (retained, chore) = self.retain(now, topic, lane);
@@ -43,11 +38,7 @@ impl Shard {
     pub(crate) fn has_chores(&self, now: Timestamp) -> bool {
         !self.garbage.is_empty()
             || !self.owners.unused.is_empty()
-            || self
-                .live
-                .chores_due
-                .first()
-                .is_some_and(|(at, ..)| *at <= now)
+            || self.live.chores_due.first().is_some_and(|(at, ..)| *at <= now)
             || self.next_expiry().is_some_and(|at| at <= now)
     }
 }
@@ -72,19 +63,11 @@ fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
                 changes.push(Change::GarbageGone(id));
                 return;
             };
-            changes.push(Change::Sweep(Sweep::Pages {
-                topic,
-                lane,
-                from,
-                to,
-            }));
+            changes.push(Change::Sweep(Sweep::Pages { topic, lane, from, to }));
             if is_last {
                 changes.push(Change::Sweep(Sweep::Lane { topic, lane }));
             }
-            changes.push(Change::Garbage {
-                id,
-                garbage: Garbage::Topic { topic, lanes },
-            });
+            changes.push(Change::Garbage { id, garbage: Garbage::Topic { topic, lanes } });
         }
         Garbage::Cursor { generation, lanes } => {
             let generation = *generation;
@@ -92,19 +75,11 @@ fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
                 changes.push(Change::GarbageGone(id));
                 return;
             };
-            changes.push(Change::Sweep(Sweep::Blocks {
-                generation,
-                lane,
-                from,
-                to,
-            }));
+            changes.push(Change::Sweep(Sweep::Blocks { generation, lane, from, to }));
             if is_last {
                 changes.push(Change::Sweep(Sweep::Cursor { generation, lane }));
             }
-            changes.push(Change::Garbage {
-                id,
-                garbage: Garbage::Cursor { generation, lanes },
-            });
+            changes.push(Change::Garbage { id, garbage: Garbage::Cursor { generation, lanes } });
         }
     }
 }

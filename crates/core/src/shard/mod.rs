@@ -51,7 +51,7 @@ use crate::time::Timestamp;
 
 pub use image::Image;
 
-pub(crate) use cache::Staged;
+pub(crate) use cache::{Kept, Staged};
 pub(crate) use state::{Cursor, Group, Open, Topic};
 
 use state::{Live, Owners};
@@ -217,20 +217,11 @@ impl Shard {
     /// Leases that have run out by `horizon`: the time up to which everything decided is durable, so
     /// that no lease runs out while its own commit waits.
     pub(crate) fn lapsed(&self, horizon: Timestamp) -> impl Iterator<Item = Hold> + '_ {
-        let due = self
-            .leases
-            .iter()
-            .take_while(move |(end, ..)| *end <= horizon);
+        let due = self.leases.iter().take_while(move |(end, ..)| *end <= horizon);
         due.take(LAPSE_MAX).map(|&(_, group, lane, offset)| {
             let cursor = self.groups[&group].cursor(lane);
             let attempt = cursor.open[&offset].entry.attempt;
-            Hold {
-                group,
-                lane,
-                generation: cursor.start.generation,
-                offset,
-                attempt,
-            }
+            Hold { group, lane, generation: cursor.start.generation, offset, attempt }
         })
     }
 
@@ -242,10 +233,7 @@ impl Shard {
         let lease = self.leases.first().map(|lease| lease.0);
         let wakeup = self.live.wakeups.first().map(|wakeup| wakeup.0);
         let chore = self.live.chores_due.first().map(|chore| chore.0);
-        [lease, wakeup, chore, self.next_expiry()]
-            .into_iter()
-            .flatten()
-            .min()
+        [lease, wakeup, chore, self.next_expiry()].into_iter().flatten().min()
     }
 
     /// Looks at what has become due since the last step.
@@ -282,32 +270,13 @@ impl Shard {
                         expected = end;
                     }
                 }
-                assert!(
-                    !is_there || expected > *from,
-                    "message {from} of lane {lane} is missing"
-                );
+                assert!(!is_there || expected > *from, "message {from} of lane {lane} is missing");
             }
             (
-                Want::Retry {
-                    generation,
-                    lane,
-                    offset,
-                    ..
-                },
-                Loaded::Retry {
-                    message,
-                    last_error,
-                },
+                Want::Retry { generation, lane, offset, .. },
+                Loaded::Retry { message, last_error },
             ) => {
-                self.live.cache.stage(
-                    *generation,
-                    *lane,
-                    *offset,
-                    Staged {
-                        message,
-                        last_error,
-                    },
-                );
+                self.live.cache.stage(*generation, *lane, *offset, Staged { message, last_error });
             }
             (Want::Ahead { .. } | Want::Retry { .. }, Loaded::Nothing) => {}
             (Want::Ahead { .. }, Loaded::Retry { .. }) | (Want::Retry { .. }, Loaded::Pages(_)) => {
@@ -319,14 +288,7 @@ impl Shard {
 
     /// The entry that a wanted retry is for, if it still waits.
     fn wanted(&self, want: &Want) -> Option<&Open> {
-        let Want::Retry {
-            group,
-            generation,
-            lane,
-            offset,
-            ..
-        } = want
-        else {
+        let Want::Retry { group, generation, lane, offset, .. } = want else {
             return None;
         };
         let cursor = self.groups.get(group)?.cursor(*lane);
@@ -357,8 +319,7 @@ impl Shard {
         let leases = std::mem::take(&mut self.leases);
         for (_, group, lane, offset) in leases {
             let entry = self.groups[&group].cursor(lane).open[&offset].entry;
-            self.leases
-                .insert((self.effective_end(&entry), group, lane, offset));
+            self.leases.insert((self.effective_end(&entry), group, lane, offset));
         }
         let lanes: Vec<_> = self
             .topics
@@ -372,20 +333,11 @@ impl Shard {
     }
 
     pub(crate) fn message_id(&self, topic: TopicId, lane: Lane, offset: Offset) -> MessageId {
-        MessageId {
-            restore: self.config.restore,
-            shard: self.config.shard,
-            topic,
-            lane,
-            offset,
-        }
+        MessageId { restore: self.config.restore, shard: self.config.shard, topic, lane, offset }
     }
 
     pub(crate) fn topic_named(&self, name: &TopicName) -> Result<&Topic, Rejection> {
-        let id = self
-            .names
-            .get(name)
-            .ok_or(Rejection::NotFound(Missing::Topic))?;
+        let id = self.names.get(name).ok_or(Rejection::NotFound(Missing::Topic))?;
         Ok(&self.topics[id])
     }
 
@@ -394,10 +346,7 @@ impl Shard {
         name: &crate::command::GroupName,
     ) -> Result<(&Topic, &Group), Rejection> {
         let topic = self.topic_named(&name.topic)?;
-        let id = topic
-            .groups
-            .get(&name.group)
-            .ok_or(Rejection::NotFound(Missing::Group))?;
+        let id = topic.groups.get(&name.group).ok_or(Rejection::NotFound(Missing::Group))?;
         Ok((topic, &self.groups[id]))
     }
 
@@ -406,13 +355,15 @@ impl Shard {
         self.live.cache.bytes()
     }
 
+    /// Every group, as [`Command::ViewGroup`] shows it.
+    pub fn groups(&self) -> impl Iterator<Item = crate::view::GroupView> + '_ {
+        self.groups.values().map(|group| self.show_group(self.now, group))
+    }
+
     /// `topic/group`, for people.
     pub fn group_label(&self, id: GroupId) -> String {
         match self.groups.get(&id) {
-            Some(group) => format!(
-                "{}/{}",
-                self.topics[&group.row.topic].row.name, group.row.name
-            ),
+            Some(group) => format!("{}/{}", self.topics[&group.row.topic].row.name, group.row.name),
             None => format!("group {id}"),
         }
     }
@@ -429,10 +380,5 @@ pub(crate) fn done() -> Decision {
 }
 
 pub(crate) fn close(group: &Group, lane: Lane, offset: Offset, end: crate::change::End) -> Change {
-    Change::Close {
-        group: group.row.id,
-        lane,
-        offset,
-        end,
-    }
+    Change::Close { group: group.row.id, lane, offset, end }
 }

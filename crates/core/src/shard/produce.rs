@@ -36,11 +36,7 @@ impl Shard {
         }
         let topic = self.final_topic(produce, requested)?;
         let (partition, turn) = choose_partition(produce, topic)?;
-        if produce
-            .envelope
-            .deadline
-            .is_some_and(|deadline| deadline <= now)
-        {
+        if produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
             return Err(Rejection::DeadlinePassed.into());
         }
         self.check_size(produce)?;
@@ -58,35 +54,17 @@ impl Shard {
         };
         let mut decision = Decision::reply(Reply::Produced(receipt.clone()));
         if let Some(keyed) = &keyed {
-            self.take_key(
-                now,
-                keyed,
-                requested,
-                produce,
-                &receipt,
-                &mut decision.changes,
-            );
+            self.take_key(now, keyed, requested, produce, &receipt, &mut decision.changes);
         }
         let message = Arc::new(message(now, produce));
-        decision.changes.push(Change::Message {
-            topic: topic.row.id,
-            lane,
-            offset,
-            message,
-        });
-        decision.notes.extend(turn.map(|turn| Note::KeylessTurn {
-            topic: topic.row.id,
-            turn,
-        }));
+        decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
+        decision.notes.extend(turn.map(|turn| Note::KeylessTurn { topic: topic.row.id, turn }));
         Ok(decision)
     }
 
     /// Router, then envelope, then as requested.
     fn final_topic(&self, produce: &Produce, requested: &Topic) -> Result<&Topic, Rejection> {
-        let routed = produce
-            .routing
-            .as_ref()
-            .and_then(|routing| routing.target_topic.as_ref());
+        let routed = produce.routing.as_ref().and_then(|routing| routing.target_topic.as_ref());
         let target = routed.or(produce.envelope.target_topic.as_ref());
         let name = TopicName {
             namespace: requested.row.namespace.clone(),
@@ -97,10 +75,7 @@ impl Shard {
 
     fn check_size(&self, produce: &Produce) -> Result<(), Rejection> {
         let envelope_texts = texts(&produce.envelope);
-        let envelope_bytes = envelope_texts
-            .iter()
-            .map(|(_, text)| text.len())
-            .sum::<usize>();
+        let envelope_bytes = envelope_texts.iter().map(|(_, text)| text.len()).sum::<usize>();
         let sizes = [
             ("key", produce.key.len(), KEY_BYTES_MAX),
             ("value", produce.value.len(), self.config.value_bytes_max),
@@ -111,11 +86,7 @@ impl Shard {
             .map(|(field, text)| (field, text.len(), ENVELOPE_TEXT_BYTES_MAX));
         for (field, size, limit) in sizes.into_iter().chain(texts) {
             if size > limit {
-                return Err(Rejection::TooLarge {
-                    field,
-                    limit: limit as u64,
-                    size: size as u64,
-                });
+                return Err(Rejection::TooLarge { field, limit: limit as u64, size: size as u64 });
             }
         }
         Ok(())
@@ -166,17 +137,11 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
             "is 1 to 255 bytes without control characters",
         ));
     }
-    if envelope
-        .tenant_id
-        .as_ref()
-        .is_some_and(|tenant| tenant.len() > TENANT_BYTES_MAX)
-    {
+    if envelope.tenant_id.as_ref().is_some_and(|tenant| tenant.len() > TENANT_BYTES_MAX) {
         return Err(Rejection::invalid("tenant_id", "has more than 255 bytes"));
     }
     match &envelope.retry_policy {
-        Some(policy) => policy
-            .over(&crate::settings::Settings::default().retry_policy)
-            .check(),
+        Some(policy) => policy.over(&crate::settings::Settings::default().retry_policy).check(),
         None => Ok(()),
     }
 }
@@ -184,10 +149,7 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
 /// The partition, and whose turn is next if it was chosen by turns.
 fn choose_partition(produce: &Produce, topic: &Topic) -> Result<(u32, Option<u32>), Rejection> {
     let partitions = topic.row.partitions;
-    let routed = produce
-        .routing
-        .as_ref()
-        .and_then(|routing| routing.partition_override);
+    let routed = produce.routing.as_ref().and_then(|routing| routing.partition_override);
     if let Some(partition) = routed.or(produce.envelope.partition_override) {
         return match partition < partitions {
             true => Ok((partition, None)),
@@ -202,9 +164,8 @@ fn choose_partition(produce: &Produce, topic: &Topic) -> Result<(u32, Option<u32
     }
     match topic.settings.keyless {
         Keyless::Partition0 => Ok((0, None)),
-        Keyless::RoundRobin => Ok((
-            topic.keyless_turn % partitions,
-            Some((topic.keyless_turn + 1) % partitions),
-        )),
+        Keyless::RoundRobin => {
+            Ok((topic.keyless_turn % partitions, Some((topic.keyless_turn + 1) % partitions)))
+        }
     }
 }

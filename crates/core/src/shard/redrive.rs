@@ -16,11 +16,7 @@ impl Shard {
     pub(super) fn redrive_reads(&self, redrive: &Redrive) -> Reads {
         let id = redrive.id;
         match self.dead_letters(redrive) {
-            Ok((_, topic)) => vec![Lookup::Message {
-                topic,
-                lane: id.lane,
-                offset: id.offset,
-            }],
+            Ok((_, topic)) => vec![Lookup::Message { topic, lane: id.lane, offset: id.offset }],
             Err(_) => Vec::new(),
         }
     }
@@ -42,20 +38,11 @@ impl Shard {
         let (source, dlq) = self.dead_letters(redrive)?;
         let lane = redrive.id.lane;
         let dead = found.message(dlq, lane, redrive.id.offset)?;
-        let death = dead
-            .death
-            .as_ref()
-            .ok_or(Rejection::NotFound(Missing::Message))?;
-        let listed = found.row(Key::Dead {
-            topic: dlq,
-            seq: death.seq,
-        })?;
+        let death = dead.death.as_ref().ok_or(Rejection::NotFound(Missing::Message))?;
+        let listed = found.row(Key::Dead { topic: dlq, seq: death.seq })?;
         let listed: DeadRow = pack::dead_row(listed.ok_or(Rejection::NotFound(Missing::Message))?);
         if let Some(before) = &listed.redriven {
-            return Ok(Decision::reply(Reply::Redriven {
-                new: before.new,
-                already: true,
-            }));
+            return Ok(Decision::reply(Reply::Redriven { new: before.new, already: true }));
         }
         if !source.groups.contains_key(&death.group) {
             return Err(Refusal::Rejected(Rejection::NotFound(Missing::Group)));
@@ -72,35 +59,14 @@ impl Shard {
         if death.reason == DeathReason::Deadline {
             message.envelope.deadline = None;
         }
-        let redriven = Redriven {
-            by: redrive.by.clone(),
-            reason: redrive.reason.clone(),
-            at: now,
-            new,
-        };
+        let redriven =
+            Redriven { by: redrive.by.clone(), reason: redrive.reason.clone(), at: now, new };
         let state = source.lane(lane);
-        let state = LaneState {
-            dead: state.dead.saturating_sub(1),
-            ..state.clone()
-        };
+        let state = LaneState { dead: state.dead.saturating_sub(1), ..state.clone() };
         let topic = source.row.id;
-        Ok(Decision {
-            reply: Reply::Redriven {
-                new,
-                already: false,
-            },
-            ..done()
-        }
-        .with(Change::Lane { topic, lane, state })
-        .with(Change::Message {
-            topic,
-            lane,
-            offset,
-            message: Arc::new(message),
-        })
-        .with(Change::Dead(DeadRow {
-            redriven: Some(redriven),
-            ..listed
-        })))
+        Ok(Decision { reply: Reply::Redriven { new, already: false }, ..done() }
+            .with(Change::Lane { topic, lane, state })
+            .with(Change::Message { topic, lane, offset, message: Arc::new(message) })
+            .with(Change::Dead(DeadRow { redriven: Some(redriven), ..listed })))
     }
 }

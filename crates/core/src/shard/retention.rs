@@ -28,10 +28,7 @@ pub(super) fn interval_ms(settings: &Settings) -> u64 {
 impl Shard {
     /// Where the slowest group is: everything below was given to every group.
     fn slowest(&self, topic: &Topic, lane: Lane) -> Option<(Offset, u64)> {
-        let cursors = topic
-            .groups
-            .values()
-            .map(|group| self.groups[group].cursor(lane));
+        let cursors = topic.groups.values().map(|group| self.groups[group].cursor(lane));
         cursors.map(|cursor| (cursor.next, cursor.bytes)).min()
     }
 
@@ -43,18 +40,12 @@ impl Shard {
         let state = topic.lane(lane);
         !topic.is_dlq()
             && (state.trimmed < state.first
-                || self
-                    .slowest(topic, lane)
-                    .is_some_and(|(next, _)| next > state.first))
+                || self.slowest(topic, lane).is_some_and(|(next, _)| next > state.first))
     }
 
     /// One look at a lane: sets a mark, moves `first`, trims a step.
     pub(super) fn retain(&self, now: Timestamp, id: TopicId, lane: Lane) -> (Vec<Change>, Note) {
-        let chore = |at| Note::Chore {
-            topic: id,
-            lane,
-            at,
-        };
+        let chore = |at| Note::Chore { topic: id, lane, at };
         let Some(topic) = self.topics.get(&id) else {
             return (Vec::new(), chore(None));
         };
@@ -74,11 +65,7 @@ impl Shard {
             None
         };
         if state != *before {
-            changes.push(Change::Lane {
-                topic: id,
-                lane,
-                state,
-            });
+            changes.push(Change::Lane { topic: id, lane, state });
         }
         (changes, chore(at))
     }
@@ -111,12 +98,7 @@ impl Shard {
         let topic = topic.row.id;
         gaps.into_iter()
             .filter(|(from, to)| from < to)
-            .map(|(from, to)| Change::Trim {
-                topic,
-                lane,
-                from,
-                to,
-            })
+            .map(|(from, to)| Change::Trim { topic, lane, from, to })
             .collect()
     }
 
@@ -139,14 +121,9 @@ impl Shard {
         if offset >= state.trimmed || topic.is_dlq() {
             return None;
         }
-        let reach = (
-            offset.saturating_sub(PAGE_REACH),
-            (offset + PAGE_REACH + 1).min(state.trimmed),
-        );
-        let holders = topic
-            .groups
-            .values()
-            .map(|group| &self.groups[group].cursor(lane).open);
+        let reach =
+            (offset.saturating_sub(PAGE_REACH), (offset + PAGE_REACH + 1).min(state.trimmed));
+        let holders = topic.groups.values().map(|group| &self.groups[group].cursor(lane).open);
         let mut still_open = 0;
         let (mut from, mut to) = reach;
         for open in holders {
@@ -159,12 +136,7 @@ impl Shard {
             }
         }
         // The entry that ends is still among them.
-        (still_open <= 1).then_some(Change::Trim {
-            topic: topic.row.id,
-            lane,
-            from,
-            to,
-        })
+        (still_open <= 1).then_some(Change::Trim { topic: topic.row.id, lane, from, to })
     }
 }
 
@@ -175,13 +147,10 @@ fn set_mark(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), setti
     let is_further = offset > last.map_or(state.first, |mark| mark.offset);
     let by_time = last.is_none_or(|mark| now.since(mark.at) >= interval_ms(settings));
     let step_bytes = settings.retention_bytes / MARKS_PER_RETENTION;
-    let by_bytes = bytes - last.map_or(state.first_bytes, |mark| mark.bytes) >= step_bytes.max(1);
+    let last_bytes = last.map_or(state.first_bytes, |mark| mark.bytes);
+    let by_bytes = bytes.saturating_sub(last_bytes) >= step_bytes.max(1);
     if is_further && (by_time || by_bytes) && state.marks.len() < MARKS_MAX {
-        state.marks.push(LaneMark {
-            at: now,
-            offset,
-            bytes,
-        });
+        state.marks.push(LaneMark { at: now, offset, bytes });
     }
 }
 
@@ -193,11 +162,8 @@ fn move_first(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), set
     };
     // A group that was moved back needs what lies before the mark again.
     let is_safe = |mark: &LaneMark| mark.offset <= slowest.0;
-    while let Some(mark) = state
-        .marks
-        .first()
-        .copied()
-        .filter(|mark| is_over(mark) && is_safe(mark))
+    while let Some(mark) =
+        state.marks.first().copied().filter(|mark| is_over(mark) && is_safe(mark))
     {
         state.marks.remove(0);
         if mark.offset > state.first {

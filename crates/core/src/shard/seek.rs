@@ -16,15 +16,8 @@ impl Shard {
         }
         let targets = targets(topic, seek.to)?;
         let generation = Generation(self.ids);
-        let mut row = GroupRow {
-            ..group.row.clone()
-        };
-        let mut sought = Sought {
-            moved: Vec::new(),
-            redelivers: 0,
-            skips: 0,
-            dropped_open: 0,
-        };
+        let mut row = GroupRow { ..group.row.clone() };
+        let mut sought = Sought { moved: Vec::new(), redelivers: 0, skips: 0, dropped_open: 0 };
         let mut changes = Vec::new();
         for (lane, offset) in targets {
             let (state, cursor) = (topic.lane(lane), group.cursor(lane));
@@ -36,21 +29,13 @@ impl Shard {
             let bytes = match offset {
                 at if at == state.high => state.high_bytes,
                 at if at == state.first => state.first_bytes,
-                // Exact where it was ever counted, else in proportion: it bounds a backlog, no more.
+                // Exact where it is known, else in proportion until the next delivery tells.
                 at if at == cursor.next => cursor.bytes,
-                at => proportional(
-                    state.first,
-                    state.first_bytes,
-                    state.high,
-                    state.high_bytes,
-                    at,
-                ),
+                at => {
+                    proportional(state.first, state.first_bytes, state.high, state.high_bytes, at)
+                }
             };
-            row.cursors[lane.index()] = CursorStart {
-                generation,
-                offset,
-                bytes,
-            };
+            row.cursors[lane.index()] = CursorStart { generation, offset, bytes };
             self.discard_cursor(group, lane, &mut changes);
         }
         let reply = Reply::Sought(sought);
@@ -59,10 +44,7 @@ impl Shard {
         }
         changes.push(Change::Ids(self.ids + 1));
         changes.push(Change::Group(row));
-        Ok(Decision {
-            changes,
-            ..Decision::reply(reply)
-        })
+        Ok(Decision { changes, ..Decision::reply(reply) })
     }
 }
 
@@ -71,9 +53,9 @@ fn targets(topic: &Topic, to: SeekTo) -> Result<Vec<(Lane, Offset)>, Rejection> 
     match to {
         SeekTo::Earliest => Ok(all.map(|lane| (lane, 0)).collect()),
         SeekTo::Latest => Ok(all.map(|lane| (lane, Offset::MAX)).collect()),
-        SeekTo::Offset { partition, .. } if partition >= topic.row.partitions => Err(
-            Rejection::invalid("partition", "there is no such partition"),
-        ),
+        SeekTo::Offset { partition, .. } if partition >= topic.row.partitions => {
+            Err(Rejection::invalid("partition", "there is no such partition"))
+        }
         SeekTo::Offset { partition, offset } => Ok(vec![(Lane::of(partition), offset)]),
     }
 }

@@ -65,13 +65,7 @@ impl Shard {
         self.end(&held, End::Acked, &mut decision.changes);
         let settings = &held.topic.settings;
         if !tombstone::is_plain(now, held.entry, settings) {
-            let Held {
-                group,
-                lane,
-                offset,
-                entry,
-                ..
-            } = held;
+            let Held { group, lane, offset, entry, .. } = held;
             let changes = &mut decision.changes;
             self.bury_under(
                 now,
@@ -119,9 +113,7 @@ impl Shard {
         } else if entry.is_past_deadline(now) {
             Some(DeathReason::Deadline)
         } else {
-            policy
-                .is_exhausted_by(entry.spent)
-                .then_some(DeathReason::Exhausted)
+            policy.is_exhausted_by(entry.spent).then_some(DeathReason::Exhausted)
         };
         if let Some(reason) = death {
             let last_error = nack.reason.clone().unwrap_or_else(|| "nack".into());
@@ -151,13 +143,7 @@ impl Shard {
         let mut decision = done();
         if nack.kind != NackKind::Release {
             let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
-            decision.changes.push(open(
-                held,
-                Entry {
-                    error,
-                    ..*held.entry
-                },
-            ));
+            decision.changes.push(open(held, Entry { error, ..*held.entry }));
         }
         decision
     }
@@ -168,22 +154,12 @@ impl Shard {
         reason: Option<&Text>,
         changes: &mut Vec<Change>,
     ) -> LastError {
-        let Held {
-            group,
-            lane,
-            offset,
-            ..
-        } = *held;
+        let Held { group, lane, offset, .. } = *held;
         let generation = group.cursor(lane).start.generation;
         match reason {
             Some(reason) => {
                 let text = cut(reason, REASON_BYTES_MAX);
-                changes.push(Change::Note {
-                    generation,
-                    lane,
-                    offset,
-                    text,
-                });
+                changes.push(Change::Note { generation, lane, offset, text });
                 LastError::Note
             }
             None => {
@@ -229,13 +205,7 @@ impl Shard {
             && entry.attempt == hold.attempt
             && entry.is_leased();
         let (lane, offset) = (hold.lane, hold.offset);
-        current.then_some(Held {
-            topic,
-            group,
-            lane,
-            offset,
-            entry,
-        })
+        current.then_some(Held { topic, group, lane, offset, entry })
     }
 
     /// Takes an entry away, its last error with it, and the page it was the last to need.
@@ -255,24 +225,13 @@ impl Shard {
         claim: &Claim,
         found: &Found<'_>,
     ) -> Result<Standing<'_>, Refusal> {
-        let Place {
-            topic,
-            group,
-            lane,
-            offset,
-        } = self.place(claim)?;
+        let Place { topic, group, lane, offset } = self.place(claim)?;
         let cursor = group.cursor(lane);
         if offset >= cursor.next {
             return Ok(Standing::Over(Rejection::NotDelivered));
         }
         if let Some(open) = cursor.open.get(&offset) {
-            let held = Held {
-                topic,
-                group,
-                lane,
-                offset,
-                entry: &open.entry,
-            };
+            let held = Held { topic, group, lane, offset, entry: &open.entry };
             return Ok(self.standing_of_open(claim, held));
         }
         let remembered = tombstone::find(now, group, lane, offset, found)?;
@@ -308,14 +267,10 @@ impl Shard {
     fn place(&self, claim: &Claim) -> Result<Place<'_>, Rejection> {
         match claim {
             Claim::Token(token) => {
-                let topic = self
-                    .topics
-                    .get(&token.topic)
-                    .ok_or(Rejection::NotFound(Missing::Topic))?;
-                let group = self
-                    .groups
-                    .get(&token.group)
-                    .ok_or(Rejection::NotFound(Missing::Group))?;
+                let topic =
+                    self.topics.get(&token.topic).ok_or(Rejection::NotFound(Missing::Topic))?;
+                let group =
+                    self.groups.get(&token.group).ok_or(Rejection::NotFound(Missing::Group))?;
                 let cursor = group.cursors.get(token.lane.index());
                 let cursor = cursor.ok_or(Rejection::NotFound(Missing::Message))?;
                 let current = cursor.start.generation == token.generation
@@ -323,35 +278,17 @@ impl Shard {
                 if !current {
                     return Err(over(Stale::Generation, claim));
                 }
-                Ok(Place {
-                    topic,
-                    group,
-                    lane: token.lane,
-                    offset: token.offset,
-                })
+                Ok(Place { topic, group, lane: token.lane, offset: token.offset })
             }
-            Claim::Owner {
-                name,
-                partition,
-                offset,
-                ..
-            } => {
+            Claim::Owner { name, partition, offset, .. } => {
                 let (topic, group) = self.group_named(name)?;
                 if topic.settings.require_token {
                     return Err(Rejection::TokenRequired);
                 }
                 if *partition >= topic.row.partitions {
-                    return Err(Rejection::invalid(
-                        "partition",
-                        "there is no such partition",
-                    ));
+                    return Err(Rejection::invalid("partition", "there is no such partition"));
                 }
-                Ok(Place {
-                    topic,
-                    group,
-                    lane: Lane::of(*partition),
-                    offset: *offset,
-                })
+                Ok(Place { topic, group, lane: Lane::of(*partition), offset: *offset })
             }
         }
     }
@@ -398,11 +335,7 @@ fn standing_of_settled<'a>(
 
 fn stale(state: Stale, held: &Held<'_>) -> Rejection {
     let attempt = held.entry.attempt;
-    Rejection::StaleLease {
-        state,
-        attempt,
-        current: Some(attempt),
-    }
+    Rejection::StaleLease { state, attempt, current: Some(attempt) }
 }
 
 pub(super) fn over(state: Stale, claim: &Claim) -> Rejection {
@@ -410,47 +343,23 @@ pub(super) fn over(state: Stale, claim: &Claim) -> Rejection {
         Claim::Token(token) => token.attempt,
         Claim::Owner { .. } => 0,
     };
-    Rejection::StaleLease {
-        state,
-        attempt,
-        current: None,
-    }
+    Rejection::StaleLease { state, attempt, current: None }
 }
 
 pub(super) fn open(held: &Held<'_>, entry: Entry) -> Change {
-    let Held {
-        group,
-        lane,
-        offset,
-        ..
-    } = *held;
+    let Held { group, lane, offset, .. } = *held;
     // A lease that is only renewed stays with its holder.
     let holder = match entry.is_leased() {
         true => group.cursor(lane).open[&offset].holder,
         false => None,
     };
-    Change::Open {
-        group: group.row.id,
-        lane,
-        offset,
-        entry,
-        holder,
-    }
+    Change::Open { group: group.row.id, lane, offset, entry, holder }
 }
 
 pub(super) fn forget_note(held: &Held<'_>, changes: &mut Vec<Change>) {
     if held.entry.error == LastError::Note {
-        let Held {
-            group,
-            lane,
-            offset,
-            ..
-        } = *held;
+        let Held { group, lane, offset, .. } = *held;
         let generation = group.cursor(lane).start.generation;
-        changes.push(Change::NoteGone {
-            generation,
-            lane,
-            offset,
-        });
+        changes.push(Change::NoteGone { generation, lane, offset });
     }
 }

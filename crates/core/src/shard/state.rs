@@ -67,10 +67,7 @@ impl Group {
     }
 
     pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
-        self.row
-            .paused
-            .as_ref()
-            .is_some_and(|paused| paused.until.is_none_or(|until| now < until))
+        self.row.paused.as_ref().is_some_and(|paused| paused.until.is_none_or(|until| now < until))
     }
 }
 
@@ -163,14 +160,7 @@ pub(crate) struct Owners {
 impl Owners {
     pub(crate) fn add(&mut self, id: OwnerId, name: Text) {
         self.by_name.insert(name.clone(), id);
-        self.by_id.insert(
-            id,
-            Owner {
-                name,
-                entries: 0,
-                consumers: 0,
-            },
-        );
+        self.by_id.insert(id, Owner { name, entries: 0, consumers: 0 });
         self.unused.insert(id);
     }
 
@@ -182,10 +172,7 @@ impl Owners {
     }
 
     pub(crate) fn count(&mut self, id: OwnerId, entries: i64, consumers: i64) {
-        let owner = self
-            .by_id
-            .get_mut(&id)
-            .expect("an owner is stored before it is used");
+        let owner = self.by_id.get_mut(&id).expect("an owner is stored before it is used");
         let was_unused = owner.entries == 0 && owner.consumers == 0;
         owner.entries = owner.entries.strict_add_signed(entries);
         owner.consumers = owner.consumers.strict_add_signed(consumers);
@@ -198,10 +185,7 @@ impl Owners {
     }
 
     pub(crate) fn name(&self, id: OwnerId) -> Text {
-        self.by_id
-            .get(&id)
-            .map(|owner| owner.name.clone())
-            .unwrap_or_default()
+        self.by_id.get(&id).map(|owner| owner.name.clone()).unwrap_or_default()
     }
 }
 

@@ -39,14 +39,8 @@ pub(super) struct Tombstone {
 
 pub(super) fn key(group: &Group, lane: Lane, offset: Offset) -> Key {
     let generation = group.cursor(lane).start.generation;
-    let hash = pack::hash16(
-        RecordKind::Tombstone,
-        &(group.row.id, generation, lane, offset),
-    );
-    Key::Record {
-        kind: RecordKind::Tombstone,
-        hash,
-    }
+    let hash = pack::hash16(RecordKind::Tombstone, &(group.row.id, generation, lane, offset));
+    Key::Record { kind: RecordKind::Tombstone, hash }
 }
 
 /// What is remembered of a message that is no longer open.
@@ -62,12 +56,8 @@ pub(super) fn find(
     };
     let tombstone: Tombstone = pack::open(&row.body);
     let generation = group.cursor(lane).start.generation;
-    let same = (
-        tombstone.group,
-        tombstone.generation,
-        tombstone.lane,
-        tombstone.offset,
-    ) == (group.row.id, generation, lane, offset);
+    let same = (tombstone.group, tombstone.generation, tombstone.lane, tombstone.offset)
+        == (group.row.id, generation, lane, offset);
     Ok((same && now < tombstone.expires).then_some(tombstone))
 }
 
@@ -98,15 +88,8 @@ impl Shard {
         let ttl_ms = settings.tombstone_ms();
         let expires = now.after(ttl_ms);
         let generation = group.cursor(lane).start.generation;
-        let tombstone = Tombstone {
-            group: group.row.id,
-            generation,
-            lane,
-            offset,
-            attempt,
-            ended,
-            expires,
-        };
+        let tombstone =
+            Tombstone { group: group.row.id, generation, lane, offset, attempt, ended, expires };
         let Key::Record { kind, hash } = key(group, lane, offset) else {
             unreachable!("a tombstone is a record")
         };

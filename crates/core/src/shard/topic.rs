@@ -10,10 +10,7 @@ use crate::time::Timestamp;
 impl Shard {
     pub(super) fn create_topic(&self, now: Timestamp, create: &CreateTopic) -> Decided {
         check_name("name", &create.name.topic, TOPIC_BYTES_MAX)?;
-        if ["dlq.", "sys."]
-            .iter()
-            .any(|reserved| create.name.topic.starts_with(reserved))
-        {
+        if ["dlq.", "sys."].iter().any(|reserved| create.name.topic.starts_with(reserved)) {
             return Err(Rejection::invalid("name", "dlq. and sys. are reserved").into());
         }
         if !(1..=PARTITIONS_MAX).contains(&create.partitions) {
@@ -42,12 +39,9 @@ impl Shard {
             patch: create.settings.clone(),
             created_at: now,
         };
-        Ok(Decision::reply(Reply::TopicCreated {
-            topic,
-            partitions: create.partitions,
-        })
-        .with(Change::Ids(self.ids + 1))
-        .with(Change::Topic(row)))
+        Ok(Decision::reply(Reply::TopicCreated { topic, partitions: create.partitions })
+            .with(Change::Ids(self.ids + 1))
+            .with(Change::Topic(row)))
     }
 }
 
@@ -59,9 +53,7 @@ pub(super) fn check_name(
 ) -> Result<(), Rejection> {
     let fits = name.len() <= bytes_max
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     match fits {
         true => Ok(()),
         false => Err(Rejection::invalid(

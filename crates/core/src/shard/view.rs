@@ -32,20 +32,22 @@ impl Shard {
     }
 
     pub(super) fn view_group(&self, now: Timestamp, name: &GroupName) -> Decided {
-        let (topic, group) = self.group_named(name)?;
+        let (_, group) = self.group_named(name)?;
+        Ok(Decision::reply(Reply::Group(Box::new(self.show_group(now, group)))))
+    }
+
+    pub(super) fn show_group(&self, now: Timestamp, group: &Group) -> GroupView {
+        let topic = &self.topics[&group.row.topic];
         let lanes = (0..topic.row.partitions).map(Lane::of);
-        let view = GroupView {
+        GroupView {
             id: group.row.id,
             topic: topic.row.name.clone(),
             name: group.row.name.clone(),
             created_at: group.row.created_at,
             paused: group.row.paused.clone().filter(|_| group.is_paused(now)),
-            partitions: lanes
-                .map(|lane| self.view_cursor(now, topic, group, lane))
-                .collect(),
+            partitions: lanes.map(|lane| self.view_cursor(now, topic, group, lane)).collect(),
             consumers: group.consumers.len(),
-        };
-        Ok(Decision::reply(Reply::Group(Box::new(view))))
+        }
     }
 
     fn view_cursor(&self, now: Timestamp, topic: &Topic, group: &Group, lane: Lane) -> CursorView {
@@ -71,33 +73,16 @@ impl Shard {
     /// Why no fresh message is going out.
     fn blocked(&self, now: Timestamp, topic: &Topic, group: &Group, lane: Lane) -> Option<Blocked> {
         let (state, cursor) = (topic.lane(lane), group.cursor(lane));
-        let has_credit = group
-            .consumers
-            .iter()
-            .any(|id| self.live.consumers[id].has_credit());
+        let has_credit = group.consumers.iter().any(|id| self.live.consumers[id].has_credit());
         let reasons = [
             (group.is_paused(now), Blocked::Paused),
             (group.consumers.is_empty(), Blocked::NoConsumers),
             (!has_credit, Blocked::NoCredit),
-            (
-                cursor.leased >= topic.settings.max_in_flight,
-                Blocked::InFlightLimit,
-            ),
-            (
-                cursor.open.len() as u64 >= u64::from(topic.settings.max_open),
-                Blocked::MaxOpen,
-            ),
+            (cursor.leased >= topic.settings.max_in_flight, Blocked::InFlightLimit),
+            (cursor.open.len() as u64 >= u64::from(topic.settings.max_open), Blocked::MaxOpen),
             (cursor.next >= state.high, Blocked::NothingNew),
-            (
-                self.live
-                    .cache
-                    .get(topic.row.id, lane, cursor.next)
-                    .is_none(),
-                Blocked::Loading,
-            ),
+            (self.live.cache.get(topic.row.id, lane, cursor.next).is_none(), Blocked::Loading),
         ];
-        reasons
-            .into_iter()
-            .find_map(|(is_so, why)| is_so.then_some(why))
+        reasons.into_iter().find_map(|(is_so, why)| is_so.then_some(why))
     }
 }

@@ -22,10 +22,7 @@ impl Shard {
             }
             let open: usize = group.cursors.iter().map(|cursor| cursor.open.len()).sum();
             if group.open != open as u64 {
-                return Some(format!(
-                    "group {id} counts {} open entries, has {open}",
-                    group.open
-                ));
+                return Some(format!("group {id} counts {} open entries, has {open}", group.open));
             }
             open_total += group.open;
             for (index, cursor) in group.cursors.iter().enumerate() {
@@ -47,16 +44,12 @@ impl Shard {
             }
         }
         if (open_total, leases) != (self.open_total, self.leases.len()) {
-            return Some(format!(
-                "{open_total} open and {leases} leased, counted otherwise"
-            ));
+            return Some(format!("{open_total} open and {leases} leased, counted otherwise"));
         }
-        self.consumers_violation(&held)
-            .or_else(|| self.owners_violation(&entries))
-            .or_else(|| {
-                let empty = self.garbage_lanes().len() != self.garbage.len();
-                empty.then(|| "garbage is counted otherwise".to_owned())
-            })
+        self.consumers_violation(&held).or_else(|| self.owners_violation(&entries)).or_else(|| {
+            let empty = self.garbage_lanes().len() != self.garbage.len();
+            empty.then(|| "garbage is counted otherwise".to_owned())
+        })
     }
 
     fn cursor_violation(&self, id: GroupId, lane: Lane, cursor: &Cursor) -> Option<String> {
@@ -76,8 +69,7 @@ impl Shard {
             let listed = match entry.state {
                 EntryState::Leased => {
                     leased += 1;
-                    self.leases
-                        .contains(&(self.effective_end(entry), id, lane, *offset))
+                    self.leases.contains(&(self.effective_end(entry), id, lane, *offset))
                 }
                 EntryState::Expired | EntryState::Nacked => {
                     cursor.retries.contains(&(entry.at, *offset))
@@ -90,9 +82,7 @@ impl Shard {
             }
         }
         if (leased, bytes) != (cursor.leased, cursor.open_bytes) {
-            return Some(format!(
-                "{leased} leased, {bytes} bytes open, counted otherwise"
-            ));
+            return Some(format!("{leased} leased, {bytes} bytes open, counted otherwise"));
         }
         let listed = cursor.retries.len() + cursor.returned.len();
         (listed != waiting).then(|| format!("{waiting} wait, {listed} are listed"))
@@ -104,14 +94,10 @@ impl Shard {
             if is != (consumer.held, consumer.held_bytes) {
                 return Some(format!("consumer {id} holds {is:?}, counted otherwise"));
             }
-            let queued = self
-                .groups
-                .get(&consumer.group)
-                .is_some_and(|group| group.ready.contains(id));
+            let queued =
+                self.groups.get(&consumer.group).is_some_and(|group| group.ready.contains(id));
             if queued != consumer.queued || (consumer.has_credit() && !queued) {
-                return Some(format!(
-                    "consumer {id} has credit or a place in line, not both"
-                ));
+                return Some(format!("consumer {id} has credit or a place in line, not both"));
             }
         }
         None
@@ -119,12 +105,8 @@ impl Shard {
 
     fn owners_violation(&self, entries: &BTreeMap<OwnerId, u64>) -> Option<String> {
         for (id, owner) in &self.owners.by_id {
-            let consumers = self
-                .live
-                .consumers
-                .values()
-                .filter(|consumer| consumer.owner == *id)
-                .count();
+            let consumers =
+                self.live.consumers.values().filter(|consumer| consumer.owner == *id).count();
             let is = (entries.get(id).copied().unwrap_or(0), consumers as u64);
             if is != (owner.entries, owner.consumers) {
                 return Some(format!("owner {id} is used {is:?}, counted otherwise"));

@@ -1,6 +1,3 @@
 //! Every engine keeps every promise.
 
-driftq_storage::conformance!(
-    memory,
-    driftq_storage::Memory::new(|| driftq_core::Timestamp(0))
-);
+driftq_storage::conformance!(memory, driftq_storage::Memory::new(|| driftq_core::Timestamp(0)));

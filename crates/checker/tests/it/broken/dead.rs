@@ -78,11 +78,7 @@ pub(super) fn redriven_twice(tale: &mut Tale, wrong: bool) {
         let new = id(tale.high);
         tale.is_lost(call);
         tale.stores(1, |stored| stored.for_group = Some("biller".into()));
-        let fact = Fact::Redriven {
-            id: dead_id(0),
-            new,
-            group: "biller".into(),
-        };
+        let fact = Fact::Redriven { id: dead_id(0), new, group: "biller".into() };
         tale.commits([fact]);
     } else {
         tale.redrives(1, 2);
@@ -143,10 +139,7 @@ pub(super) fn buried_in_another_commit(tale: &mut Tale, wrong: bool) {
     tale.produces(1);
     tale.leases(0, 1);
     tale.asks_to(Verb::Final, 0, 1);
-    let dead = [
-        ended(0, 1, How::Dead { asked: true }),
-        died(0, 1, "final", 0),
-    ];
+    let dead = [ended(0, 1, How::Dead { asked: true }), died(0, 1, "final", 0)];
     if wrong {
         tale.commits(dead);
         tale.commits([buried(1, 0)]);
@@ -162,11 +155,7 @@ pub(super) fn buried_with_another_body(tale: &mut Tale, wrong: bool) {
     tale.leases(0, 1);
     tale.asks_to(Verb::Final, 0, 1);
     let dead = ended(0, 1, How::Dead { asked: true });
-    tale.commits([
-        dead,
-        died(0, 1, "final", 0),
-        buried(if wrong { 2 } else { 1 }, 0),
-    ]);
+    tale.commits([dead, died(0, 1, "final", 0), buried(if wrong { 2 } else { 1 }, 0)]);
 }
 
 pub(super) fn died_while_still_leased(tale: &mut Tale, wrong: bool) {
@@ -221,11 +210,7 @@ fn comes_back(tale: &mut Tale, wrong: bool, change: impl FnOnce(&mut Fact, &mut 
     let mut copy = stored(1, 1);
     copy.for_group = Some(biller());
     let mut copy = Fact::Stored(copy);
-    let mut redriven = Fact::Redriven {
-        id: dead_id(0),
-        new: id(1),
-        group: biller(),
-    };
+    let mut redriven = Fact::Redriven { id: dead_id(0), new: id(1), group: biller() };
     if wrong {
         change(&mut copy, &mut redriven);
     }
@@ -248,11 +233,7 @@ pub(super) fn redriven_for_another_group(tale: &mut Tale, wrong: bool) {
 
 pub(super) fn redriven_from_no_dead_letter(tale: &mut Tale, wrong: bool) {
     comes_back(tale, wrong, |_, redriven| {
-        *redriven = Fact::Redriven {
-            id: id(0),
-            new: id(1),
-            group: biller(),
-        };
+        *redriven = Fact::Redriven { id: id(0), new: id(1), group: biller() };
     });
 }
 
@@ -263,16 +244,8 @@ pub(super) fn redriven_and_granted_to_another_group(tale: &mut Tale, wrong: bool
     let generation = if wrong { 2 } else { 1 };
     if wrong {
         let (topic, group) = ("orders".into(), group.clone());
-        tale.commits([Fact::GroupMade {
-            topic,
-            group,
-            cursors: vec![(2, 1)],
-        }]);
+        tale.commits([Fact::GroupMade { topic, group, cursors: vec![(2, 1)] }]);
     }
-    let lease = Lease {
-        group,
-        generation,
-        ..lease(1, 1)
-    };
+    let lease = Lease { group, generation, ..lease(1, 1) };
     tale.grants(1, 1, |granted| granted.lease = lease);
 }

@@ -9,13 +9,7 @@ pub(super) fn passed_by_though_meant_for_the_group(tale: &mut Tale, wrong: bool)
     tale.produces(1);
     if wrong {
         let (topic, group) = (orders(), "biller".into());
-        tale.commits([Fact::Passed {
-            topic,
-            group,
-            generation: 1,
-            partition: 0,
-            offset: 0,
-        }]);
+        tale.commits([Fact::Passed { topic, group, generation: 1, partition: 0, offset: 0 }]);
     } else {
         tale.leases(0, 1);
         tale.acks(0, 1);
@@ -119,20 +113,10 @@ pub(super) fn read_behind_its_start(tale: &mut Tale, wrong: bool) {
     tale.commits([moved(2, u64::from(wrong))]);
     for offset in [0, 1] {
         let lease = lease(offset, 1);
-        let lease = Lease {
-            generation: 2,
-            ..lease
-        };
+        let lease = Lease { generation: 2, ..lease };
         tale.grants(offset, 1, |granted| granted.lease = lease.clone());
-        tale.asks(Op::Settle {
-            lease: lease.clone(),
-            verb: Verb::Ack,
-            by_owner: false,
-        });
-        tale.commits([Fact::Ended {
-            lease,
-            how: How::Acked,
-        }]);
+        tale.asks(Op::Settle { lease: lease.clone(), verb: Verb::Ack, by_owner: false });
+        tale.commits([Fact::Ended { lease, how: How::Acked }]);
     }
     tale.is_over();
 }
@@ -166,9 +150,7 @@ pub(super) fn more_leases_than_the_group_allows(tale: &mut Tale, wrong: bool) {
     if !wrong {
         tale.acks(0, 1);
     }
-    tale.grants(1, 1, |granted| {
-        (granted.max_in_flight, granted.consumer) = (1, 8)
-    });
+    tale.grants(1, 1, |granted| (granted.max_in_flight, granted.consumer) = (1, 8));
 }
 
 pub(super) fn granted_before_it_is_due(tale: &mut Tale, wrong: bool) {
@@ -216,10 +198,7 @@ pub(super) fn a_lease_that_is_over_is_renewed(tale: &mut Tale, wrong: bool) {
         tale.expires(0, 1);
     }
     let until = tale.now + LEASE_MS;
-    tale.commits([Fact::Extended {
-        lease: lease(0, 1),
-        until,
-    }]);
+    tale.commits([Fact::Extended { lease: lease(0, 1), until }]);
 }
 
 pub(super) fn an_attempt_ends_that_is_not_the_last(tale: &mut Tale, wrong: bool) {
@@ -273,10 +252,7 @@ pub(super) fn granted_in_a_group_that_is_gone(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     tale.produces(1);
     if wrong {
-        tale.commits([Fact::GroupGone {
-            topic: orders(),
-            group: biller(),
-        }]);
+        tale.commits([Fact::GroupGone { topic: orders(), group: biller() }]);
     }
     tale.leases(0, 1);
 }
@@ -298,10 +274,7 @@ pub(super) fn an_extended_lease_expires_at_its_first_end(tale: &mut Tale, wrong:
     tale.leases(0, 1);
     if wrong {
         let until = tale.now + 2 * LEASE_MS;
-        tale.commits([Fact::Extended {
-            lease: lease(0, 1),
-            until,
-        }]);
+        tale.commits([Fact::Extended { lease: lease(0, 1), until }]);
     }
     tale.expires(0, 1);
 }

@@ -117,15 +117,8 @@ pub(super) fn counters_never_drain(tale: &mut Tale, wrong: bool) {
     tale.heals();
     tale.goes_well();
     let open = u64::from(wrong);
-    let counters = Counters {
-        leased: open,
-        backlog: open,
-        ..counters(1)
-    };
-    tale.happens(What::Counted {
-        batch: None,
-        counters,
-    });
+    let counters = Counters { leased: open, backlog: open, ..counters(1) };
+    tale.happens(What::Counted { batch: None, counters });
 }
 
 pub(super) fn counters_lie(tale: &mut Tale, wrong: bool) {
@@ -135,11 +128,7 @@ pub(super) fn counters_lie(tale: &mut Tale, wrong: bool) {
     let batch = Some(tale.batch);
     tale.acks(0, 1);
     let open = u64::from(!wrong);
-    let counters = Counters {
-        leased: open,
-        backlog: open,
-        ..counters(1)
-    };
+    let counters = Counters { leased: open, backlog: open, ..counters(1) };
     tale.happens(What::Counted { batch, counters });
     tale.is_over();
 }
@@ -148,10 +137,7 @@ pub(super) fn an_ack_in_a_deleted_group_is_done(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     tale.produces(1);
     tale.leases(0, 1);
-    tale.commits([Fact::GroupGone {
-        topic: orders(),
-        group: "biller".into(),
-    }]);
+    tale.commits([Fact::GroupGone { topic: orders(), group: "biller".into() }]);
     let call = tale.asks_to(Verb::Ack, 0, 1);
     if wrong {
         tale.is_done(call, Reply::Settled);
@@ -170,11 +156,7 @@ pub(super) fn acked_by_another_group(tale: &mut Tale, wrong: bool) {
     if wrong {
         lease.group = "mailer".into();
     }
-    tale.asks(Op::Settle {
-        lease,
-        verb: Verb::Ack,
-        by_owner: true,
-    });
+    tale.asks(Op::Settle { lease, verb: Verb::Ack, by_owner: true });
     tale.ends(0, 1, How::Acked);
 }
 
@@ -184,20 +166,13 @@ pub(super) fn trimmed_before_it_is_read(tale: &mut Tale, wrong: bool) {
     if !wrong {
         tale.leases(0, 1);
     }
-    tale.commits([Fact::Trimmed {
-        topic: orders(),
-        partition: 0,
-        first: 1,
-    }]);
+    tale.commits([Fact::Trimmed { topic: orders(), partition: 0, first: 1 }]);
 }
 
 pub(super) fn counters_of_no_batch(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     let batch = Some(tale.batch + u64::from(wrong));
-    tale.happens(What::Counted {
-        batch,
-        counters: counters(0),
-    });
+    tale.happens(What::Counted { batch, counters: counters(0) });
 }
 
 pub(super) fn counters_of_an_older_generation(tale: &mut Tale, wrong: bool) {
@@ -206,8 +181,5 @@ pub(super) fn counters_of_an_older_generation(tale: &mut Tale, wrong: bool) {
         tale.commits([moved(2, 0)]);
     }
     let batch = Some(tale.batch);
-    tale.happens(What::Counted {
-        batch,
-        counters: counters(0),
-    });
+    tale.happens(What::Counted { batch, counters: counters(0) });
 }

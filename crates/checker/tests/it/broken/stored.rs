@@ -118,9 +118,7 @@ pub(super) fn a_key_taken_twice(tale: &mut Tale, wrong: bool) {
     tale.is_done(call, produced(0));
     tale.passes(10_000);
     let call = tale.sends_keyed(2, "order-77");
-    tale.stores(2, |stored| {
-        stored.idem = Some(("order-77".into(), until + 10_000))
-    });
+    tale.stores(2, |stored| stored.idem = Some(("order-77".into(), until + 10_000)));
     tale.is_done(call, produced(1));
 }
 
@@ -153,12 +151,7 @@ pub(super) fn a_key_meets_another_tenant(tale: &mut Tale, wrong: bool) {
         let mut message = content(body);
         message.tenant = tenant.into();
         let idem = Some("order-77".into());
-        let produce = Produce {
-            topic: orders(),
-            message: message.clone(),
-            idem,
-            size: 10,
-        };
+        let produce = Produce { topic: orders(), message: message.clone(), idem, size: 10 };
         tale.asks(Op::Produce(produce));
         tale.stores(body, |stored| {
             stored.message = message;
@@ -171,12 +164,7 @@ pub(super) fn a_key_meets_another_tenant(tale: &mut Tale, wrong: bool) {
 
 fn deduplicated(tenant: &str, offset: u64) -> Fact {
     let (tenant, idem) = (tenant.into(), "order-77".into());
-    Fact::Deduplicated {
-        topic: orders(),
-        tenant,
-        idem,
-        id: id(offset),
-    }
+    Fact::Deduplicated { topic: orders(), tenant, idem, id: id(offset) }
 }
 
 pub(super) fn the_clock_goes_back(tale: &mut Tale, wrong: bool) {
@@ -199,12 +187,7 @@ pub(super) fn a_generation_comes_back(tale: &mut Tale, wrong: bool) {
 pub(super) fn too_large_to_be_stored(tale: &mut Tale, wrong: bool) {
     let size = (16 << 20) + 1024 + u64::from(wrong);
     let message = content(1);
-    let produce = Produce {
-        topic: orders(),
-        message,
-        idem: None,
-        size,
-    };
+    let produce = Produce { topic: orders(), message, idem: None, size };
     tale.asks(Op::Produce(produce));
     tale.stores(1, |stored| stored.size = size);
 }

@@ -120,10 +120,7 @@ impl World {
     }
 
     fn shard(&self) -> &Shard {
-        self.pipeline
-            .as_ref()
-            .expect("only missing during a crash")
-            .shard()
+        self.pipeline.as_ref().expect("only missing during a crash").shard()
     }
 
     fn play(&mut self, line: &str) -> Vec<String> {
@@ -170,11 +167,8 @@ impl World {
 
     fn count_rows(&mut self, table: &str) {
         let counts = self.engine.count(ShardId(0));
-        let count = counts
-            .iter()
-            .find(|(name, _)| format!("{name:?}").to_lowercase() == table);
-        self.lines
-            .push(format!("{}", count.map_or(0, |(_, count)| *count)));
+        let count = counts.iter().find(|(name, _)| format!("{name:?}").to_lowercase() == table);
+        self.lines.push(format!("{}", count.map_or(0, |(_, count)| *count)));
     }
 
     fn send(&mut self, command: Command) {
@@ -185,20 +179,14 @@ impl World {
 
     fn feed(&mut self, input: Input) {
         let mut outputs = Vec::new();
-        self.pipeline
-            .as_mut()
-            .expect("alive")
-            .on(input, &mut outputs);
+        self.pipeline.as_mut().expect("alive").on(self.now, input, &mut outputs);
         self.perform(outputs);
     }
 
     /// One turn of the pipeline, with everything it asks for done at once. Whether there was anything.
     fn turn(&mut self) -> bool {
         let mut outputs = Vec::new();
-        self.pipeline
-            .as_mut()
-            .expect("alive")
-            .turn(self.now, &mut outputs);
+        self.pipeline.as_mut().expect("alive").turn(self.now, &mut outputs);
         let is_busy = !outputs.is_empty();
         self.perform(outputs);
         is_busy
@@ -234,12 +222,8 @@ impl World {
         let copy = self.engine.snapshot();
         let (ownership, _) = wait(copy.claim(self.config.shard)).expect("memory does not fail");
         let recovered = reread(&copy, ownership, &self.config).expect("nothing is damaged");
-        let pipeline = Pipeline::new(
-            recovered,
-            ownership.epoch,
-            self.now,
-            PipelineConfig::default(),
-        );
+        let pipeline =
+            Pipeline::new(recovered, ownership.epoch, self.now, PipelineConfig::default());
         let (is, was): (Image, Image) = (pipeline.shard().image(), self.shard().image());
         assert_eq!(is, was, "a recovery differs");
         assert_eq!(pipeline.shard().violation(), None, "after a recovery");

@@ -17,11 +17,8 @@ fn time(at: Timestamp) -> String {
 }
 
 pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
-    let mut lines: Vec<String> = batch
-        .replies
-        .iter()
-        .map(|(_, answered)| reply(answered))
-        .collect();
+    let mut lines: Vec<String> =
+        batch.replies.iter().map(|(_, answered)| reply(answered)).collect();
     for change in &batch.changes {
         lines.extend(changed(world, change));
     }
@@ -35,20 +32,14 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
                 );
                 world.tokens.insert(name.clone(), delivery.token.clone());
                 if let Some(death) = &delivery.message.death {
-                    world
-                        .dead
-                        .insert(format!("{} {place}", death.topic), delivery.id);
+                    world.dead.insert(format!("{} {place}", death.topic), delivery.id);
                 }
                 let error = match &*delivery.last_error {
                     "" => String::new(),
                     error => format!(" after \"{error}\""),
                 };
                 let value = String::from_utf8_lossy(&delivery.message.value).into_owned();
-                let value = if value.len() > 40 {
-                    format!("{} bytes", value.len())
-                } else {
-                    value
-                };
+                let value = if value.len() > 40 { format!("{} bytes", value.len()) } else { value };
                 let who = consumer_name(world, *consumer);
                 let until = time(delivery.expires_at);
                 format!(
@@ -65,21 +56,14 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
 }
 
 fn consumer_name(world: &World, id: ConsumerId) -> String {
-    let name = world
-        .consumers
-        .iter()
-        .find(|(_, consumer)| **consumer == id);
+    let name = world.consumers.iter().find(|(_, consumer)| **consumer == id);
     name.map_or_else(|| format!("consumer {id}"), |(name, _)| name.clone())
 }
 
 fn reply(answered: &Answered) -> String {
     match answered {
         Err(rejection) => match rejection {
-            Rejection::StaleLease {
-                state,
-                current: Some(current),
-                ..
-            } => {
+            Rejection::StaleLease { state, current: Some(current), .. } => {
                 format!("stale: {}, attempt {current} is current", state.as_str())
             }
             Rejection::StaleLease { state, .. } => format!("stale: {}", state.as_str()),
@@ -90,10 +74,7 @@ fn reply(answered: &Answered) -> String {
             Reply::Done => "ok".into(),
             Reply::TopicCreated { .. } | Reply::GroupCreated { .. } => "created".into(),
             Reply::TopicExists { .. } | Reply::GroupExists { .. } => "exists".into(),
-            Reply::TopicDeleted {
-                messages,
-                dead_letters,
-            } => {
+            Reply::TopicDeleted { messages, dead_letters } => {
                 format!("deleted {messages} messages, {dead_letters} dead letters")
             }
             Reply::GroupDeleted { backlog, open } => {
@@ -109,10 +90,7 @@ fn reply(answered: &Answered) -> String {
                     .as_ref()
                     .map_or(String::new(), |topic| format!(" in {topic}"));
                 let again = if receipt.deduplicated { " before" } else { "" };
-                format!(
-                    "stored {}:{}{topic}{again}",
-                    receipt.partition, receipt.offset
-                )
+                format!("stored {}:{}{topic}{again}", receipt.partition, receipt.offset)
             }
             Reply::Joined { .. } => "joined".into(),
             Reply::Extended { until } => format!("extended until {}", time(*until)),
@@ -136,12 +114,7 @@ fn topic(view: &TopicView) -> String {
         .iter()
         .map(|lane| format!("{}..{} ({} bytes)", lane.first, lane.high, lane.bytes))
         .collect();
-    format!(
-        "{} {}, dead {}",
-        view.name,
-        lanes.join(", "),
-        view.dead_letters
-    )
+    format!("{} {}, dead {}", view.name, lanes.join(", "), view.dead_letters)
 }
 
 fn group(view: &GroupView) -> String {
@@ -161,13 +134,7 @@ fn group(view: &GroupView) -> String {
 
 fn changed(world: &mut World, change: &Change) -> Option<String> {
     Some(match change {
-        Change::Open {
-            group,
-            lane,
-            offset,
-            entry,
-            ..
-        } => {
+        Change::Open { group, lane, offset, entry, .. } => {
             let place = place(world, *group, *lane, *offset);
             let at = time(entry.at);
             match entry.state {
@@ -177,24 +144,14 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
                 EntryState::Returned => format!("{place} returned, due {at}"),
             }
         }
-        Change::Close {
-            group,
-            lane,
-            offset,
-            end,
-        } => {
+        Change::Close { group, lane, offset, end } => {
             let place = place(world, *group, *lane, *offset);
             match end {
                 End::Acked => format!("{place} acked"),
                 End::Dead { .. } => format!("{place} dead"),
             }
         }
-        Change::Message {
-            topic,
-            lane,
-            offset,
-            message,
-        } => {
+        Change::Message { topic, lane, offset, message } => {
             let death = message.death.as_ref()?;
             let id = driftq_core::MessageId {
                 restore: 0,
@@ -203,9 +160,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
                 lane: *lane,
                 offset: *offset,
             };
-            world
-                .dead
-                .insert(format!("{} {lane}:{offset}", death.topic), id);
+            world.dead.insert(format!("{} {lane}:{offset}", death.topic), id);
             format!(
                 "dead letter {lane}:{offset} {} after {} of {}, \"{}\"",
                 death.reason.as_str(),
@@ -239,18 +194,10 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
 fn swept(sweep: &Sweep) -> String {
     let of = |topic: &TopicId| format!("topic {topic}");
     match sweep {
-        Sweep::Pages {
-            topic,
-            lane,
-            from,
-            to,
-        } => format!("sweep pages {} {lane}:{from}..{to}", of(topic)),
-        Sweep::Blocks {
-            generation,
-            lane,
-            from,
-            to,
-        } => {
+        Sweep::Pages { topic, lane, from, to } => {
+            format!("sweep pages {} {lane}:{from}..{to}", of(topic))
+        }
+        Sweep::Blocks { generation, lane, from, to } => {
             format!("sweep blocks {generation} {lane}:{from}..{to}")
         }
         Sweep::Lane { topic, lane } => format!("sweep lane {} {lane}", of(topic)),

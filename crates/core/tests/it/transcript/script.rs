@@ -18,9 +18,7 @@ pub(super) fn time(text: &str) -> Timestamp {
 
 fn millis(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let number: u64 = digits
-        .parse()
-        .unwrap_or_else(|_| panic!("`{text}` is no time"));
+    let number: u64 = digits.parse().unwrap_or_else(|_| panic!("`{text}` is no time"));
     match &text[digits.len()..] {
         "ms" => number,
         "s" => number * 1_000,
@@ -46,27 +44,17 @@ fn words(line: &str) -> Vec<String> {
 }
 
 fn topic(name: &str) -> TopicName {
-    TopicName {
-        namespace: "default".into(),
-        topic: name.into(),
-    }
+    TopicName { namespace: "default".into(), topic: name.into() }
 }
 
 fn group(name: &str) -> GroupName {
-    let (of, name) = name
-        .split_once('/')
-        .expect("a group is written topic/group");
-    GroupName {
-        topic: topic(of),
-        group: name.into(),
-    }
+    let (of, name) = name.split_once('/').expect("a group is written topic/group");
+    GroupName { topic: topic(of), group: name.into() }
 }
 
 /// `name=value` among the words.
 fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
-    words
-        .iter()
-        .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
 fn flag(words: &[String], name: &str) -> bool {
@@ -76,10 +64,7 @@ fn flag(words: &[String], name: &str) -> bool {
 pub(super) fn parse(world: &mut World, line: &str) -> Command {
     let words = words(line);
     let word = |at: usize| {
-        words
-            .get(at)
-            .map(String::as_str)
-            .unwrap_or_else(|| panic!("`{line}` is short"))
+        words.get(at).map(String::as_str).unwrap_or_else(|| panic!("`{line}` is short"))
     };
     match word(0) {
         "topic" => Command::CreateTopic(CreateTopic {
@@ -88,11 +73,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             settings: settings(&words),
         }),
         "group" => {
-            let start = if flag(&words, "latest") {
-                Start::Latest
-            } else {
-                Start::Earliest
-            };
+            let start = if flag(&words, "latest") { Start::Latest } else { Start::Earliest };
             Command::CreateGroup(group(word(1)), start)
         }
         "delete" if word(1).contains('/') => Command::DeleteGroup(group(word(1))),
@@ -111,12 +92,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
         }),
         "produce" => Command::Produce(Box::new(produce(&words))),
         "join" => join(world, &words),
-        "leave" => Command::Leave(
-            world
-                .consumers
-                .remove(word(1))
-                .expect("a consumer that joined"),
-        ),
+        "leave" => Command::Leave(world.consumers.remove(word(1)).expect("a consumer that joined")),
         "ack" => Command::Ack(claim(world, &words)),
         "nack" => Command::Nack(nack(world, &words, NackKind::Failed)),
         "bury" => Command::Nack(nack(world, &words, NackKind::Final)),
@@ -203,10 +179,7 @@ fn retry(text: &str) -> RetryRequest {
 
 fn produce(words: &[String]) -> Produce {
     let text = |name| option(words, name).map(Into::into);
-    let value = words
-        .get(2)
-        .filter(|word| !word.contains('='))
-        .map_or("", String::as_str);
+    let value = words.get(2).filter(|word| !word.contains('=')).map_or("", String::as_str);
     let value = match value.strip_suffix("bytes").and_then(|n| n.parse().ok()) {
         Some(length) => "x".repeat(length),
         None => value.to_owned(),
@@ -240,11 +213,7 @@ fn join(world: &mut World, words: &[String]) -> Command {
         lease_ms: option(words, "lease").map(millis),
         credit: option(words, "credit").map_or(100, |n| n.parse().expect("a number")),
         credit_bytes: option(words, "bytes").map_or(1 << 20, |n| n.parse().expect("a number")),
-        start: if flag(words, "latest") {
-            Start::Latest
-        } else {
-            Start::Earliest
-        },
+        start: if flag(words, "latest") { Start::Latest } else { Start::Earliest },
     })
 }
 
@@ -261,11 +230,7 @@ fn claim(world: &World, words: &[String]) -> Claim {
     }
     let name = format!("{} {}", words[1], words[2]);
     let token = world.tokens.get(&name);
-    Claim::Token(
-        token
-            .unwrap_or_else(|| panic!("nobody was given {name}"))
-            .clone(),
-    )
+    Claim::Token(token.unwrap_or_else(|| panic!("nobody was given {name}")).clone())
 }
 
 fn nack(world: &World, words: &[String], kind: NackKind) -> Nack {

@@ -1,0 +1,281 @@
+//! An operator: makes topics, looks, pauses, moves, deletes, brings dead letters back.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use driftq_checker::history::{DeadLetter, Name, Op, What};
+use driftq_core::change::Delivery;
+use driftq_core::command::{CreateTopic, GroupName, Pause, Redrive, Seek, SeekTo, TopicName};
+use driftq_core::{Command, Reply, Ticket};
+
+use crate::clients::Client;
+use crate::consumer::Worker;
+use crate::facts::content;
+use crate::network::Outcome;
+use crate::node::group_counters;
+use crate::plan::END_AT_MS;
+use crate::producer::Producer;
+use crate::world::{Happening, World};
+
+/// Before the end: how long the undertakers read dead letters, and when counters are looked at.
+const FUNERAL_BEFORE_END_MS: u64 = 15_000;
+const LAST_LOOK_BEFORE_END_MS: u64 = 1_000;
+
+/// What an operator is in the middle of.
+#[derive(Debug, Clone)]
+enum Task {
+    MakeTopic(usize),
+    /// A topic that will be deleted again.
+    MakeBrief(Name),
+    DeleteBrief(Name),
+    /// Pause, then seek, then resume.
+    PauseToSeek(GroupName),
+    Seek(GroupName),
+    Resume(GroupName),
+    DeleteGroup,
+    Redrive,
+    Look,
+}
+
+/// An operator.
+#[derive(Debug, Default)]
+pub(crate) struct Admin {
+    /// Topics of the plan that exist.
+    made: usize,
+    tasks: BTreeMap<Ticket, Task>,
+    briefs: u32,
+    brief: Option<Name>,
+    paused: Vec<GroupName>,
+    has_undertakers: bool,
+    has_looked: bool,
+}
+
+fn admin(world: &mut World, client: usize) -> &mut Admin {
+    match &mut world.clients.list[client] {
+        Client::Admin(admin) => admin,
+        Client::Producer(_) | Client::Worker(_) => unreachable!("client {client} is an operator"),
+    }
+}
+
+fn topic_name(topic: &Name) -> TopicName {
+    TopicName { namespace: "default".into(), topic: topic.clone() }
+}
+
+impl World {
+    pub(crate) fn wake_admin(&mut self, client: usize) {
+        if admin(self, client).made < self.plan.len() {
+            self.make_next_topic(client);
+        } else if self.clients.is_healed {
+            self.wind_up(client);
+        } else {
+            self.operate(client);
+        }
+        let delay = if self.clients.is_healed { 500 } else { self.rng.u64(300..2_500) };
+        self.later(delay, Happening::Wake { client });
+    }
+
+    fn begin(&mut self, client: usize, task: Task, op: Op, command: Command) {
+        let ticket = self.call(client, op, command);
+        admin(self, client).tasks.insert(ticket, task);
+    }
+
+    fn make_next_topic(&mut self, client: usize) {
+        if !admin(self, client).tasks.is_empty() {
+            return;
+        }
+        let index = admin(self, client).made;
+        let plan = self.plan[index].clone();
+        let create = CreateTopic {
+            name: topic_name(&plan.name.into()),
+            partitions: plan.partitions,
+            settings: plan.settings,
+        };
+        self.begin(client, Task::MakeTopic(index), Op::Look, Command::CreateTopic(create));
+    }
+
+    fn some_group(&mut self) -> GroupName {
+        let plan = &self.plan[self.rng.usize(0..self.plan.len())];
+        let group = plan.groups[self.rng.usize(0..plan.groups.len())];
+        GroupName { topic: topic_name(&plan.name.into()), group: group.into() }
+    }
+
+    fn operate(&mut self, client: usize) {
+        let group = self.some_group();
+        let (topic, name) = (group.topic.topic.clone(), group.group.clone());
+        match self.rng.u32(0..100) {
+            0..40 => self.begin(client, Task::Look, Op::Look, Command::ViewGroup(group)),
+            40..60 => self.redrive_something(client),
+            60..68 => self.pause_group(client, group, Task::Resume),
+            68..80 => self.pause_group(client, group, Task::PauseToSeek),
+            80..83 => {
+                let op = Op::DeleteGroup { topic, group: name };
+                self.begin(client, Task::DeleteGroup, op, Command::DeleteGroup(group));
+            }
+            83..90 => self.brief_topic(client),
+            _ => {
+                let command = Command::ViewTopic(topic_name(&topic));
+                self.begin(client, Task::Look, Op::Look, command);
+            }
+        }
+    }
+
+    fn redrive_something(&mut self, client: usize) {
+        if self.facts.dead.is_empty() {
+            return;
+        }
+        let (topic, id) = self.facts.dead[self.rng.usize(0..self.facts.dead.len())].clone();
+        let name: Name = id.to_string().into();
+        let op = Op::Redrive { topic: topic.clone(), id: name };
+        let (by, reason) = ("ops".into(), "fixed".into());
+        let command = Command::Redrive(Redrive { topic: topic_name(&topic), id, by, reason });
+        self.begin(client, Task::Redrive, op, command);
+    }
+
+    fn pause_group(&mut self, client: usize, group: GroupName, then: fn(GroupName) -> Task) {
+        let op = Op::Pause {
+            topic: group.topic.topic.clone(),
+            group: group.group.clone(),
+            paused: true,
+        };
+        let (by, reason) = ("ops".into(), "trouble".into());
+        let command = Command::Pause(Pause { name: group.clone(), by, reason, until: None });
+        admin(self, client).paused.push(group.clone());
+        self.begin(client, then(group), op, command);
+    }
+
+    fn resume_group(&mut self, client: usize, group: GroupName) {
+        let op = Op::Pause {
+            topic: group.topic.topic.clone(),
+            group: group.group.clone(),
+            paused: false,
+        };
+        self.begin(client, Task::Look, op, Command::Resume(group));
+    }
+
+    /// A topic with a life of its own: made, used, deleted.
+    fn brief_topic(&mut self, client: usize) {
+        let me = admin(self, client);
+        if let Some(brief) = me.brief.take() {
+            let op = Op::DeleteTopic { topic: brief.clone() };
+            let command = Command::DeleteTopic(topic_name(&brief));
+            self.begin(client, Task::DeleteBrief(brief), op, command);
+            return;
+        }
+        me.briefs += 1;
+        let brief: Name = format!("brief-{}", me.briefs).into();
+        let settings = self.plan[0].settings.clone();
+        let create = CreateTopic { name: topic_name(&brief), partitions: 2, settings };
+        self.begin(client, Task::MakeBrief(brief), Op::Look, Command::CreateTopic(create));
+    }
+
+    pub(crate) fn admin_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+        let Some(task) = admin(self, client).tasks.remove(&ticket) else {
+            return;
+        };
+        let done = matches!(outcome, Outcome::Done(_));
+        match task {
+            Task::MakeTopic(index) => {
+                admin(self, client).made += usize::from(done && index == admin(self, client).made)
+            }
+            Task::MakeBrief(brief) if done => {
+                admin(self, client).brief = Some(brief.clone());
+                self.add_client(Client::Producer(Producer::new(brief.clone())));
+                let worker = Worker::new(self, brief, "passer".into(), 0);
+                self.add_client(Client::Worker(Box::new(worker)));
+            }
+            Task::DeleteBrief(brief) => match done {
+                true => self.stats.saw("topic deleted"),
+                false => admin(self, client).brief = Some(brief),
+            },
+            Task::PauseToSeek(group) => self.seek_group(client, group),
+            Task::Resume(group) => {
+                self.stats.saw("group paused");
+                self.resume_group(client, group);
+            }
+            Task::Seek(group) => {
+                if done {
+                    self.stats.saw("seek under load");
+                }
+                self.resume_group(client, group);
+            }
+            Task::DeleteGroup if done => self.stats.saw("group deleted"),
+            Task::Redrive => {
+                if matches!(outcome, Outcome::Done(Reply::Redriven { already: true, .. })) {
+                    self.stats.saw("redrive repeated");
+                }
+            }
+            Task::Look => {
+                if let Outcome::Done(Reply::Group(view)) = outcome
+                    && self.clients.is_healed
+                {
+                    for counters in group_counters(&view) {
+                        self.record(client as u32 + 1, What::Counted { batch: None, counters });
+                    }
+                }
+            }
+            Task::MakeBrief(_) | Task::DeleteGroup => {}
+        }
+    }
+
+    fn seek_group(&mut self, client: usize, group: GroupName) {
+        let topic = group.topic.topic.clone();
+        let partition = 0;
+        let offset = self.rng.u64(0..400);
+        let to = SeekTo::Offset { partition, offset };
+        let op = Op::Seek { topic, group: group.group.clone(), partition, offset };
+        let command = Command::Seek(Seek { name: group.clone(), to, dry_run: false });
+        self.begin(client, Task::Seek(group), op, command);
+    }
+
+    /// After the faults: everything goes on, dead letters are read, counters are looked at.
+    fn wind_up(&mut self, client: usize) {
+        let paused = std::mem::take(&mut admin(self, client).paused);
+        for group in paused {
+            self.resume_group(client, group);
+        }
+        if self.now + FUNERAL_BEFORE_END_MS >= END_AT_MS && !admin(self, client).has_undertakers {
+            admin(self, client).has_undertakers = true;
+            let topics: Vec<Name> = self.facts.topics_with_dead_letters();
+            for topic in topics {
+                let worker = Worker::undertaker(self, format!("dlq.{topic}").into());
+                self.add_client(Client::Worker(Box::new(worker)));
+            }
+        }
+        if self.now + LAST_LOOK_BEFORE_END_MS >= END_AT_MS && !admin(self, client).has_looked {
+            admin(self, client).has_looked = true;
+            for (topic, group) in self.facts.live_groups() {
+                let name = GroupName { topic: topic_name(&topic), group };
+                self.begin(client, Task::Look, Op::Look, Command::ViewGroup(name));
+            }
+        }
+    }
+
+    /// A dead letter, as its reader sees it.
+    pub(crate) fn write_down(&mut self, delivery: &Delivery) {
+        let Some(death) = &delivery.message.death else {
+            return;
+        };
+        let id: Name = delivery.id.to_string().into();
+        let redriven = self.facts.redriven.get(&id).cloned();
+        if !self.facts.written_down.insert(id.clone()) {
+            return;
+        }
+        self.record(
+            0,
+            What::DeadLetter(DeadLetter {
+                id,
+                topic: death.topic.clone(),
+                group: death.group.clone(),
+                partition: death.id.lane.partition(),
+                offset: death.id.offset,
+                origin: death.id.to_string().into(),
+                reason: Arc::from(death.reason.as_str()),
+                attempts: death.attempts,
+                last_error: death.last_error.clone(),
+                message: content(&delivery.message),
+                idem: delivery.message.envelope.idempotency_key.clone(),
+                redriven,
+            }),
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! Who uses the queue.
+
+use std::collections::BTreeMap;
+
+use driftq_core::change::Delivery;
+use driftq_core::{ConsumerId, Ticket};
+
+use crate::admin::Admin;
+use crate::consumer::Worker;
+use crate::network::Outcome;
+use crate::producer::Producer;
+use crate::world::{Happening, World};
+
+/// A client.
+#[derive(Debug)]
+pub(crate) enum Client {
+    Producer(Producer),
+    Worker(Box<Worker>),
+    Admin(Admin),
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Clients {
+    pub(crate) list: Vec<Client>,
+    /// Who made a call.
+    pub(crate) calls: BTreeMap<Ticket, usize>,
+    pub(crate) next_ticket: u64,
+    pub(crate) next_consumer: u64,
+    pub(crate) next_body: u64,
+    /// Whose connection it is.
+    pub(crate) connections: BTreeMap<ConsumerId, usize>,
+    pub(crate) is_healed: bool,
+}
+
+impl Clients {
+    /// How long a consumer's poll waits; None: it is a stream.
+    pub(crate) fn polls(&self, consumer: ConsumerId) -> Option<u64> {
+        let client = *self.connections.get(&consumer)?;
+        match &self.list[client] {
+            Client::Worker(worker) => worker.poll_ms,
+            Client::Producer(_) | Client::Admin(_) => None,
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn add_client(&mut self, client: Client) -> usize {
+        self.clients.list.push(client);
+        let index = self.clients.list.len() - 1;
+        let delay = self.rng.u64(0..500);
+        self.later(delay, Happening::Wake { client: index });
+        index
+    }
+
+    /// Everybody of a plan: an operator, producers, and workers of every group.
+    pub(crate) fn add_clients(&mut self) {
+        self.add_client(Client::Admin(Admin::default()));
+        for topic in self.plan.clone() {
+            let producers = if topic.name == "wide" { 3 } else { 1 };
+            for _ in 0..producers {
+                let producer = Producer::new(topic.name.into());
+                self.add_client(Client::Producer(producer));
+            }
+            for group in topic.groups {
+                for number in 0..topic.consumers {
+                    let worker = Worker::new(self, topic.name.into(), (*group).into(), number);
+                    self.add_client(Client::Worker(Box::new(worker)));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn wake(&mut self, client: usize) {
+        match &self.clients.list[client] {
+            Client::Producer(_) => self.wake_producer(client),
+            Client::Worker(_) => self.wake_worker(client),
+            Client::Admin(_) => self.wake_admin(client),
+        }
+    }
+
+    pub(crate) fn heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+        match &self.clients.list[client] {
+            Client::Producer(_) => self.producer_heard(client, ticket, outcome),
+            Client::Worker(_) => self.worker_heard(client, ticket, outcome),
+            Client::Admin(_) => self.admin_heard(client, ticket, outcome),
+        }
+    }
+
+    pub(crate) fn line(&mut self, consumer: ConsumerId, delivery: Box<Delivery>) {
+        if let Some(&client) = self.clients.connections.get(&consumer) {
+            self.worker_gets(client, delivery);
+        }
+    }
+
+    pub(crate) fn hung_up(&mut self, consumer: ConsumerId) {
+        if let Some(client) = self.clients.connections.remove(&consumer) {
+            self.worker_lost_connection(client, consumer);
+        }
+    }
+}

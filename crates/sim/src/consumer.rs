@@ -1,0 +1,269 @@
+//! A worker: takes messages over a stream or by polls, works, and settles: usually well, sometimes late,
+//! twice, never, or with a token of long ago.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use driftq_checker::history::{Delivery as Seen, Lease, Name, Op, Verb, What};
+use driftq_core::change::Delivery;
+use driftq_core::command::{Claim, Extend, GroupName, Join, Nack, NackKind, Start, TopicName};
+use driftq_core::{Command, ConsumerId, LeaseToken, Reply, Text, Ticket};
+
+use crate::clients::Client;
+use crate::facts::content;
+use crate::network::Outcome;
+use crate::world::{Happening, World};
+
+/// Tokens of deliveries that are over, kept to be shown again.
+const OLD_TOKENS: usize = 12;
+/// Bodies that every worker chokes on.
+const POISON: u64 = 31;
+
+/// A delivery as its worker remembers it.
+#[derive(Debug, Clone)]
+struct Taken {
+    lease: Lease,
+    token: LeaseToken,
+    body: u64,
+    lease_ms: u64,
+    extended: bool,
+}
+
+/// A worker.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    name: GroupName,
+    owner: Text,
+    credit: u32,
+    lease_ms: Option<u64>,
+    pub(crate) poll_ms: Option<u64>,
+    connection: Option<ConsumerId>,
+    joining: Option<Ticket>,
+    work: BTreeMap<u64, Taken>,
+    next_work: u64,
+    old: VecDeque<Taken>,
+    /// Reads dead letters and writes them down.
+    is_undertaker: bool,
+}
+
+impl Worker {
+    pub(crate) fn new(world: &mut World, topic: Name, group: Name, number: u32) -> Worker {
+        let rng = &mut world.rng;
+        // Two workers of a group may have the same name.
+        let owner = format!("{group}-{}", number % 2);
+        Worker {
+            name: GroupName { topic: TopicName { namespace: "default".into(), topic }, group },
+            owner: owner.into(),
+            credit: rng.u32(1..6),
+            lease_ms: (rng.u32(0..4) == 0).then(|| rng.u64(250..4_000)),
+            poll_ms: (rng.u32(0..3) == 0).then(|| rng.u64(0..10_000)),
+            connection: None,
+            joining: None,
+            work: BTreeMap::new(),
+            next_work: 0,
+            old: VecDeque::new(),
+            is_undertaker: false,
+        }
+    }
+
+    pub(crate) fn undertaker(world: &mut World, topic: Name) -> Worker {
+        let mut worker = Worker::new(world, topic, "undertaker".into(), 0);
+        worker.is_undertaker = true;
+        worker.poll_ms = None;
+        worker.credit = 50;
+        worker.lease_ms = Some(30_000);
+        worker
+    }
+}
+
+fn worker(world: &mut World, client: usize) -> &mut Worker {
+    match &mut world.clients.list[client] {
+        Client::Worker(worker) => worker,
+        Client::Producer(_) | Client::Admin(_) => unreachable!("client {client} is a worker"),
+    }
+}
+
+impl World {
+    pub(crate) fn wake_worker(&mut self, client: usize) {
+        let me = worker(self, client);
+        if me.connection.is_some() || me.joining.is_some() {
+            return;
+        }
+        let (name, owner, credit, lease_ms) =
+            (me.name.clone(), me.owner.clone(), me.credit, me.lease_ms);
+        self.clients.next_consumer += 1;
+        let consumer = ConsumerId(self.clients.next_consumer);
+        self.clients.connections.insert(consumer, client);
+        self.facts.credits.insert(consumer, credit);
+        let start = Start::Earliest;
+        let join = Join { consumer, name, owner, lease_ms, credit, credit_bytes: 1 << 20, start };
+        let ticket = self.call(client, Op::Look, Command::Join(join));
+        let me = worker(self, client);
+        me.connection = Some(consumer);
+        me.joining = Some(ticket);
+    }
+
+    pub(crate) fn worker_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+        let me = worker(self, client);
+        if me.joining != Some(ticket) {
+            return;
+        }
+        me.joining = None;
+        if !matches!(outcome, Outcome::Done(Reply::Joined { .. })) {
+            if let Some(consumer) = me.connection.take() {
+                self.clients.connections.remove(&consumer);
+                // A join whose answer was lost may have taken place.
+                if let Some(node) = &self.node
+                    && node.connections.contains_key(&consumer)
+                {
+                    self.hang_up(consumer);
+                }
+            }
+            let delay = self.rng.u64(50..1_000);
+            self.later(delay, Happening::Wake { client });
+        }
+    }
+
+    pub(crate) fn worker_lost_connection(&mut self, client: usize, consumer: ConsumerId) {
+        let me = worker(self, client);
+        if me.connection == Some(consumer) {
+            me.connection = None;
+            me.joining = None;
+        }
+        let delay = self.rng.u64(1..400);
+        self.later(delay, Happening::Wake { client });
+    }
+
+    pub(crate) fn worker_gets(&mut self, client: usize, delivery: Box<Delivery>) {
+        let me = worker(self, client);
+        let lease = Lease {
+            topic: delivery.topic.clone(),
+            group: delivery.group.clone(),
+            generation: delivery.hold.generation.0,
+            partition: delivery.hold.lane.partition(),
+            offset: delivery.hold.offset,
+            attempt: delivery.hold.attempt,
+        };
+        let message = content(&delivery.message);
+        let taken = Taken {
+            lease: lease.clone(),
+            token: delivery.token.clone(),
+            body: message.body,
+            lease_ms: u64::from(delivery.lease_ms),
+            extended: false,
+        };
+        me.next_work += 1;
+        let work = me.next_work;
+        let lease_ms = taken.lease_ms;
+        me.work.insert(work, taken);
+        let is_undertaker = me.is_undertaker;
+        let seen =
+            Seen { lease, id: delivery.id.to_string().into(), spent: delivery.spent, message };
+        self.record(client as u32 + 1, What::Delivered(seen));
+        if is_undertaker {
+            self.write_down(&delivery);
+        }
+        let duration = match self.rng.u32(0..100) {
+            _ if self.clients.is_healed => self.rng.u64(1..40),
+            0..5 => lease_ms + self.rng.u64(0..lease_ms * 2),
+            5..12 => self.rng.u64(0..lease_ms),
+            _ => self.rng.u64(1..400),
+        };
+        self.later(duration, Happening::Worked { client, work });
+    }
+
+    pub(crate) fn worked(&mut self, client: usize, work: u64) {
+        let Some(taken) = worker(self, client).work.remove(&work) else {
+            return;
+        };
+        if self.clients.is_healed || worker(self, client).is_undertaker {
+            self.settle(client, &taken, Verb::Ack, false);
+            return;
+        }
+        if taken.body % POISON == 0 && self.rng.u32(0..8) != 0 {
+            self.settle(client, &taken, Verb::Nack { delay_ms: None }, false);
+            return;
+        }
+        match self.rng.u32(0..100) {
+            0..4 => self.settle(client, &taken, Verb::Nack { delay_ms: None }, false),
+            4..6 => {
+                let delay_ms = Some(self.rng.u64(0..2_000));
+                self.settle(client, &taken, Verb::Nack { delay_ms }, false);
+            }
+            6..8 => self.settle(client, &taken, Verb::Final, false),
+            8..12 => {
+                let delay_ms = self.rng.u64(0..3) * 300;
+                self.settle(client, &taken, Verb::Release { delay_ms }, false);
+            }
+            // Dies without a word.
+            12..15 => {}
+            15..20 if !taken.extended => {
+                let lease_ms = self.rng.u64(250..6_000);
+                self.settle(client, &taken, Verb::Extend { lease_ms }, false);
+                let me = worker(self, client);
+                me.next_work += 1;
+                let work = me.next_work;
+                me.work.insert(work, Taken { extended: true, ..taken });
+                let duration = self.rng.u64(1..2_000);
+                self.later(duration, Happening::Worked { client, work });
+                return;
+            }
+            20..24 => self.settle(client, &taken, Verb::Ack, true),
+            24..30 => {
+                self.settle(client, &taken, Verb::Ack, false);
+                self.settle(client, &taken, Verb::Ack, false);
+            }
+            _ => self.settle(client, &taken, Verb::Ack, false),
+        }
+        self.show_an_old_token(client, taken);
+    }
+
+    fn show_an_old_token(&mut self, client: usize, taken: Taken) {
+        let me = worker(self, client);
+        me.old.push_back(taken);
+        if me.old.len() > OLD_TOKENS {
+            me.old.pop_front();
+        }
+        if self.rng.u32(0..10) == 0 {
+            let known = worker(self, client).old.len();
+            let index = self.rng.usize(0..known);
+            let old = worker(self, client).old[index].clone();
+            let verb = match self.rng.u32(0..5) {
+                0 => Verb::Nack { delay_ms: None },
+                1 => Verb::Extend { lease_ms: 1_000 },
+                2 => Verb::Final,
+                _ => Verb::Ack,
+            };
+            self.settle(client, &old, verb, false);
+        }
+    }
+
+    fn settle(&mut self, client: usize, taken: &Taken, verb: Verb, by_owner: bool) {
+        let me = worker(self, client);
+        let claim = match by_owner {
+            false => Claim::Token(taken.token.clone()),
+            true => Claim::Owner {
+                name: me.name.clone(),
+                partition: taken.lease.partition,
+                offset: taken.lease.offset,
+                owner: me.owner.clone(),
+            },
+        };
+        let reason: Option<Text> = self.rng.bool().then(|| "it broke".into());
+        let nack =
+            |kind, delay_ms| Command::Nack(Nack { claim: claim.clone(), reason, delay_ms, kind });
+        let command = match verb {
+            Verb::Ack => Command::Ack(claim),
+            Verb::Nack { delay_ms } => nack(NackKind::Failed, delay_ms),
+            Verb::Final => nack(NackKind::Final, None),
+            Verb::Release { delay_ms } => nack(NackKind::Release, Some(delay_ms)),
+            Verb::Extend { lease_ms } => {
+                Command::Extend(Extend { claim, lease_ms: Some(lease_ms) })
+            }
+        };
+        if matches!(verb, Verb::Nack { delay_ms: Some(_) }) {
+            self.facts.asked_delays.insert(taken.lease.clone());
+        }
+        let lease = taken.lease.clone();
+        self.call(client, Op::Settle { lease, verb, by_owner }, command);
+    }
+}

@@ -1,0 +1,416 @@
+//! From what a batch decided to what a history says became true.
+//!
+//! Works on committed batches only, in commit order, and keeps no more than it needs to name things.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use driftq_checker::history::{Content, Fact, Granted, How, Lease, Name, Retry, Stored, What};
+use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
+use driftq_core::{
+    Batch, Command, ConsumerId, GroupId, Lane, Message, MessageId, Offset, Reply, RetryPolicy,
+    Settings, ShardId, Ticket, TopicId,
+};
+use driftq_storage::Ownership;
+
+use crate::stats::Stats;
+
+/// The keyed part of a produce.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    topic: Name,
+    tenant: Name,
+    idem: Name,
+}
+
+impl Asked {
+    pub(crate) fn of(command: &Command) -> Option<Asked> {
+        let Command::Produce(produce) = command else {
+            return None;
+        };
+        let idem = produce.envelope.idempotency_key.clone()?;
+        let tenant = produce.envelope.tenant_id.clone().unwrap_or_else(|| "default".into());
+        Some(Asked { topic: produce.topic.topic.clone(), tenant, idem })
+    }
+}
+
+#[derive(Debug, Clone)]
+struct KnownTopic {
+    name: Name,
+    settings: Settings,
+}
+
+#[derive(Debug, Clone)]
+struct KnownGroup {
+    topic: TopicId,
+    name: Name,
+    generations: Vec<u64>,
+    next: Vec<Offset>,
+}
+
+/// What committed batches have said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    topics: BTreeMap<TopicId, KnownTopic>,
+    groups: BTreeMap<GroupId, KnownGroup>,
+    entries: BTreeMap<(GroupId, Lane, Offset), Entry>,
+    firsts: BTreeMap<(TopicId, Lane), Offset>,
+    /// Consumers' credits, as the clients asked.
+    pub(crate) credits: BTreeMap<ConsumerId, u32>,
+    /// Dead letters that could be redriven: (topic, id).
+    pub(crate) dead: Vec<(Name, MessageId)>,
+    /// When keys are free again: (topic, tenant, key).
+    pub(crate) keys: BTreeMap<(Name, Name, Name), u64>,
+    /// Leases whose nack named its own delay.
+    pub(crate) asked_delays: std::collections::BTreeSet<Lease>,
+    /// What dead letters were sent again as.
+    pub(crate) redriven: BTreeMap<Name, Name>,
+    /// Dead letters that were read at the end.
+    pub(crate) written_down: std::collections::BTreeSet<Name>,
+    open: Vec<Fact>,
+}
+
+/// The number a message was produced with.
+pub(crate) fn body_of(message: &Message) -> u64 {
+    let text = std::str::from_utf8(&message.value).unwrap_or("");
+    let digits = text.split(' ').next().unwrap_or("");
+    digits.parse().unwrap_or(0)
+}
+
+pub(crate) fn content(message: &Message) -> Content {
+    Content {
+        body: body_of(message),
+        key: String::from_utf8_lossy(&message.key).into(),
+        tenant: message.tenant().into(),
+    }
+}
+
+fn retry(policy: &RetryPolicy) -> Retry {
+    Retry {
+        max_attempts: u32::try_from(policy.max_attempts).ok(),
+        backoff_ms: policy.backoff_ms,
+        max_backoff_ms: policy.max_backoff_ms,
+    }
+}
+
+fn id(topic: TopicId, lane: Lane, offset: Offset) -> MessageId {
+    MessageId { restore: 0, shard: ShardId(0), topic, lane, offset }
+}
+
+fn name(id: MessageId) -> Name {
+    id.to_string().into()
+}
+
+impl Facts {
+    /// The facts of a batch that became durable.
+    pub(crate) fn committed(
+        &mut self,
+        ownership: Ownership,
+        batch: &Arc<Batch>,
+        asked: &BTreeMap<Ticket, Asked>,
+        stats: &mut Stats,
+    ) -> What {
+        let now = batch.now.0;
+        for change in &batch.changes {
+            self.change(change, now, stats);
+        }
+        for (ticket, answered) in &batch.replies {
+            if let (Ok(Reply::Produced(receipt)), Some(asked)) = (answered, asked.get(ticket))
+                && receipt.deduplicated
+            {
+                let Asked { topic, tenant, idem } = asked.clone();
+                if self.keys.get(&(topic.clone(), tenant.clone(), idem.clone())) == Some(&(now + 1))
+                {
+                    stats.saw("key found in its last millisecond");
+                }
+                self.open.push(Fact::Deduplicated { topic, tenant, idem, id: name(receipt.id) });
+            }
+        }
+        let facts = std::mem::take(&mut self.open);
+        let (shard, epoch) = (ownership.shard.0, ownership.epoch.0);
+        What::Committed { shard, epoch, batch: batch.no.0, now, facts }
+    }
+
+    fn change(&mut self, change: &Change, now: u64, stats: &mut Stats) {
+        match change {
+            Change::Topic(row) => self.topic(row),
+            Change::TopicGone(topic) => {
+                if let Some(gone) = self.topics.remove(topic) {
+                    self.open.push(Fact::TopicGone { topic: gone.name });
+                }
+            }
+            Change::Group(row) => self.group(row),
+            Change::GroupGone(id) => {
+                if let Some(gone) = self.groups.remove(id) {
+                    let topic = self.topic_name(gone.topic);
+                    self.open.push(Fact::GroupGone { topic, group: gone.name });
+                }
+                self.entries.retain(|(group, ..), _| group != id);
+            }
+            Change::Lane { topic, lane, state } => {
+                let first = self.firsts.entry((*topic, *lane)).or_default();
+                if state.first > *first {
+                    *first = state.first;
+                    stats.saw("messages trimmed");
+                    let topic = self.topic_name(*topic);
+                    let partition = lane.partition();
+                    self.open.push(Fact::Trimmed { topic, partition, first: state.first });
+                }
+            }
+            Change::Message { topic, lane, offset, message } => {
+                self.stored(*topic, *lane, *offset, message, now, stats);
+            }
+            Change::Cursor { group, lane, next, .. } => {
+                self.pass_up_to(*group, *lane, *next, stats)
+            }
+            Change::Open { group, lane, offset, entry, holder } => {
+                self.opened(*group, *lane, *offset, entry, *holder, stats);
+            }
+            Change::Close { group, lane, offset, end } => {
+                let Some(entry) = self.entries.remove(&(*group, *lane, *offset)) else {
+                    return;
+                };
+                let lease = self.lease(*group, *lane, *offset, entry.attempt);
+                let how = match end {
+                    End::Acked => How::Acked,
+                    End::Dead { asked } => How::Dead { asked: *asked },
+                };
+                if *end == End::Acked && entry.state == EntryState::Expired {
+                    stats.saw("late ack accepted");
+                }
+                self.open.push(Fact::Ended { lease, how });
+            }
+            Change::Dead(row) => {
+                if let Some(redriven) = &row.redriven {
+                    let id = name(id(row.topic, row.lane, row.offset));
+                    stats.saw("dead letter redriven");
+                    let (group, new) = (row.group.clone(), name(redriven.new));
+                    self.redriven.insert(id.clone(), new.clone());
+                    self.open.push(Fact::Redriven { id, new, group });
+                }
+            }
+            Change::Expire { .. } => stats.saw("records expired"),
+            Change::Ids(_)
+            | Change::Note { .. }
+            | Change::NoteGone { .. }
+            | Change::Owner { .. }
+            | Change::OwnerGone(_)
+            | Change::Record(_)
+            | Change::Trim { .. }
+            | Change::Mark { .. }
+            | Change::Garbage { .. }
+            | Change::GarbageGone(_)
+            | Change::Sweep(_) => {}
+        }
+    }
+
+    /// Topics that exist and have dead letters.
+    pub(crate) fn topics_with_dead_letters(&self) -> Vec<Name> {
+        let names = self.topics.values().filter_map(|topic| topic.name.strip_prefix("dlq."));
+        names.map(Name::from).collect()
+    }
+
+    /// Groups that exist.
+    pub(crate) fn live_groups(&self) -> Vec<(Name, Name)> {
+        self.groups
+            .values()
+            .map(|group| (self.topic_name(group.topic), group.name.clone()))
+            .collect()
+    }
+
+    fn topic_name(&self, topic: TopicId) -> Name {
+        self.topics.get(&topic).map_or_else(|| "gone".into(), |topic| topic.name.clone())
+    }
+
+    fn topic(&mut self, row: &TopicRow) {
+        let settings = Settings::default().with(&row.patch);
+        self.topics.insert(row.id, KnownTopic { name: row.name.clone(), settings });
+    }
+
+    fn group(&mut self, row: &GroupRow) {
+        let topic = self.topic_name(row.topic);
+        let generations: Vec<u64> = row.cursors.iter().map(|cursor| cursor.generation.0).collect();
+        let Some(known) = self.groups.get_mut(&row.id) else {
+            let cursors = row.cursors.iter().map(|c| (c.generation.0, c.offset)).collect();
+            self.open.push(Fact::GroupMade { topic, group: row.name.clone(), cursors });
+            let next = row.cursors.iter().map(|cursor| cursor.offset).collect();
+            let known = KnownGroup { topic: row.topic, name: row.name.clone(), generations, next };
+            self.groups.insert(row.id, known);
+            return;
+        };
+        for (index, cursor) in row.cursors.iter().enumerate() {
+            if known.generations[index] != cursor.generation.0 {
+                known.generations[index] = cursor.generation.0;
+                known.next[index] = cursor.offset;
+                let (partition, group) = (index as u32, row.name.clone());
+                let (generation, offset) = (cursor.generation.0, cursor.offset);
+                self.entries.retain(|(group, lane, _), _| {
+                    *group != row.id || lane.partition() != partition
+                });
+                let topic = topic.clone();
+                self.open.push(Fact::Moved { topic, group, partition, generation, offset });
+            }
+        }
+    }
+
+    fn stored(
+        &mut self,
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+        message: &Message,
+        now: u64,
+        stats: &mut Stats,
+    ) {
+        let Some(known) = self.topics.get(&topic) else {
+            return;
+        };
+        let (topic_name, settings) = (known.name.clone(), known.settings.clone());
+        let policy = match &message.envelope.retry_policy {
+            Some(request) => request.over(&settings.retry_policy),
+            None => settings.retry_policy,
+        };
+        let is_new = message.origin.is_none();
+        let idem = message.envelope.idempotency_key.clone().filter(|_| is_new);
+        let until = now + settings.dedupe_ttl_ms;
+        if let Some(key) = &idem {
+            let identity = (topic_name.clone(), message.tenant().into(), key.clone());
+            if self.keys.insert(identity, until) == Some(now) {
+                stats.saw("key free in its first millisecond");
+            }
+        }
+        self.open.push(Fact::Stored(Stored {
+            topic: topic_name.clone(),
+            partition: lane.partition(),
+            offset,
+            id: name(id(topic, lane, offset)),
+            message: content(message),
+            size: message.size(),
+            idem: idem.map(|key| (key, until)),
+            for_group: message.for_group.clone(),
+            // Dead letters are read whatever the hour.
+            deadline: message.envelope.deadline.map(|d| d.0).filter(|_| message.death.is_none()),
+            retry: retry(&policy),
+            dead_letter: message.death.is_some(),
+        }));
+        if let Some(death) = &message.death {
+            let dead_id = id(topic, lane, offset);
+            self.dead.push((death.topic.clone(), dead_id));
+            stats.saw(match death.reason.as_str() {
+                "exhausted" => "dead letter: exhausted",
+                "final" => "dead letter: final",
+                _ if death.attempts == 0 => "dead letter: deadline before delivery",
+                _ => "dead letter: deadline after delivery",
+            });
+            let group = self.groups.iter().find(|(_, group)| {
+                group.name == death.group && self.topic_name(group.topic) == death.topic
+            });
+            let Some((&group, _)) = group else { return };
+            let place = (group, death.id.lane, death.id.offset);
+            let attempt = self.entries.get(&place).map_or(0, |entry| entry.attempt);
+            if attempt == 0 {
+                self.pass_up_to(group, death.id.lane, death.id.offset, stats);
+                let known = self.groups.get_mut(&group).expect("found above");
+                known.next[death.id.lane.partition() as usize] = death.id.offset + 1;
+            }
+            let lease = self.lease(group, death.id.lane, death.id.offset, attempt);
+            let reason = death.reason.as_str().into();
+            self.open.push(Fact::Died { lease, reason, id: name(dead_id) });
+        }
+    }
+
+    /// What a cursor went past without delivering it.
+    fn pass_up_to(&mut self, id: GroupId, lane: Lane, next: Offset, stats: &mut Stats) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        let index = lane.partition() as usize;
+        let (from, generation) = (group.next[index], group.generations[index]);
+        group.next[index] = from.max(next);
+        let (group, topic) = (group.name.clone(), group.topic);
+        let topic = self.topic_name(topic);
+        for offset in from..next {
+            stats.saw("message of another group passed by");
+            let (topic, group, partition) = (topic.clone(), group.clone(), lane.partition());
+            self.open.push(Fact::Passed { topic, group, generation, partition, offset });
+        }
+    }
+
+    fn lease(&self, group: GroupId, lane: Lane, offset: Offset, attempt: u32) -> Lease {
+        let known = &self.groups[&group];
+        Lease {
+            topic: self.topic_name(known.topic),
+            group: known.name.clone(),
+            generation: known.generations[lane.partition() as usize],
+            partition: lane.partition(),
+            offset,
+            attempt,
+        }
+    }
+
+    fn opened(
+        &mut self,
+        group: GroupId,
+        lane: Lane,
+        offset: Offset,
+        entry: &Entry,
+        holder: Option<ConsumerId>,
+        stats: &mut Stats,
+    ) {
+        if !self.groups.contains_key(&group) {
+            return;
+        }
+        let before = self.entries.insert((group, lane, offset), *entry);
+        let lease = self.lease(group, lane, offset, entry.attempt);
+        let (due, until) = (entry.at.0, entry.at.0);
+        match entry.state {
+            EntryState::Leased if before.is_some_and(|before| before.attempt == entry.attempt) => {
+                stats.saw("lease extended");
+                self.open.push(Fact::Extended { lease, until });
+            }
+            EntryState::Leased => {
+                if before.is_none() {
+                    self.pass_up_to(group, lane, offset, stats);
+                    let known = self.groups.get_mut(&group).expect("checked above");
+                    let next = &mut known.next[lane.partition() as usize];
+                    *next = (*next).max(offset + 1);
+                }
+                let settings = &self.topics[&self.groups[&group].topic].settings;
+                let consumer = holder.map_or(0, |holder| holder.0);
+                let credit = holder.and_then(|holder| self.credits.get(&holder).copied());
+                self.open.push(Fact::Granted(Granted {
+                    lease,
+                    spent: entry.spent,
+                    until,
+                    consumer,
+                    credit: credit.unwrap_or(u32::MAX),
+                    max_in_flight: settings.max_in_flight,
+                }));
+                let is_full =
+                    self.entries.range((group, lane, 0)..(group, lane, Offset::MAX)).count();
+                if is_full as u64 >= u64::from(settings.max_open) {
+                    stats.saw("max_open reached");
+                }
+            }
+            EntryState::Expired => {
+                // A late reason changes the entry and nothing of its life.
+                if before.is_none_or(|before| before.state != EntryState::Expired) {
+                    stats.saw("lease expired");
+                    self.open.push(Fact::Ended { lease, how: How::Expired { due } });
+                }
+            }
+            EntryState::Nacked => {
+                let asked = self.asked_delay(&lease);
+                self.open.push(Fact::Ended { lease, how: How::Nacked { due, asked } });
+            }
+            EntryState::Returned => {
+                self.open.push(Fact::Ended { lease, how: How::Returned { due } });
+            }
+        }
+    }
+
+    /// Whether a worker may have named the delay itself. The workload names none but on purpose.
+    fn asked_delay(&self, lease: &Lease) -> bool {
+        self.asked_delays.contains(lease)
+    }
+}

@@ -1,0 +1,211 @@
+//! Faults: armed for a point in the life of a batch, and struck when it is reached.
+
+use std::collections::BTreeSet;
+
+use driftq_checker::history::What;
+use driftq_core::{ConsumerId, Ticket};
+
+use crate::network::Heard;
+use crate::stats::Point;
+use crate::world::{Happening, World};
+
+/// Kinds of faults.
+pub(crate) const KINDS: [&str; 8] = [
+    "crash",
+    "engine error",
+    "slow disk",
+    "clock ahead",
+    "clock back",
+    "connections cut",
+    "consumer gone",
+    "consumer stalled",
+];
+
+/// States that the workload must reach sometimes.
+pub(crate) const SOMETIMES: &[&str] = &[
+    "backlog full: bytes",
+    "backlog full: messages",
+    "commit of an old owner refused",
+    "dead letter redriven",
+    "dead letter: deadline after delivery",
+    "dead letter: deadline before delivery",
+    "dead letter: exhausted",
+    "dead letter: final",
+    "dedupe hit",
+    "dedupe hit after crash",
+    "give-back",
+    "group deleted",
+    "group paused",
+    "key conflict refused",
+    "key found in its last millisecond",
+    "key free in its first millisecond",
+    "key repeated while its first commit was in flight",
+    "late ack accepted",
+    "lease expired",
+    "lease extended",
+    "lease half over before its commit returned",
+    "max_open reached",
+    "message of another group passed by",
+    "messages trimmed",
+    "read while a commit was under way",
+    "records expired",
+    "redrive repeated",
+    "seek under load",
+    "settle refused: generation",
+    "settle refused: settled",
+    "settle refused: waiting",
+    "stale ack refused",
+    "topic deleted",
+    "unknown commit that had happened",
+    "unknown commit that had not happened",
+];
+
+/// Usual time between faults.
+const EVERY_MS: u64 = 4_500;
+
+/// What is wrong at the moment.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    /// The rest of the current round over all kinds and points.
+    round: Vec<(&'static str, Point)>,
+    armed: Option<(&'static str, Point)>,
+    is_healed: bool,
+    slow_until: u64,
+    slow_ms: u64,
+    /// Commits of these lives from these batches on never take effect.
+    lost: BTreeSet<(u64, u64)>,
+    /// How often the node died.
+    pub(crate) deaths: u64,
+}
+
+impl Faults {
+    pub(crate) fn slow_disk_ms(&self, now: u64) -> u64 {
+        if now < self.slow_until { self.slow_ms } else { 0 }
+    }
+
+    /// Whether this commit is one that never takes effect.
+    pub(crate) fn takes_commit(&self, life: u64, batch: u64) -> bool {
+        self.lost.iter().any(|(of, from)| *of == life && batch >= *from)
+    }
+
+    /// Nothing depends on a life that is long over.
+    pub(crate) fn forget_life(&mut self, life: u64) {
+        self.lost.retain(|(of, _)| *of + 8 > life);
+    }
+}
+
+impl World {
+    pub(crate) fn plan_fault(&mut self) {
+        let delay = self.rng.u64(EVERY_MS / 2..EVERY_MS * 3 / 2);
+        self.later(delay, Happening::Fault);
+    }
+
+    pub(crate) fn arm_fault(&mut self) {
+        if self.faults.is_healed {
+            return;
+        }
+        if self.faults.armed.is_none() {
+            if self.faults.round.is_empty() {
+                let all = KINDS.iter().flat_map(|kind| Point::ALL.map(|point| (*kind, point)));
+                self.faults.round = all.collect();
+                self.rng.shuffle(&mut self.faults.round);
+            }
+            self.faults.armed = self.faults.round.pop();
+        }
+        self.plan_fault();
+        let point = self.point();
+        if point == Point::Idle {
+            self.reached(point);
+        }
+    }
+
+    pub(crate) fn heal(&mut self) {
+        self.faults.is_healed = true;
+        self.faults.armed = None;
+        self.faults.slow_until = 0;
+        self.record(0, What::Healed);
+    }
+
+    /// A batch of the node has come to a point: strikes what waits for it.
+    pub(crate) fn reached(&mut self, point: Point) {
+        let Some((kind, at)) = self.faults.armed else {
+            return;
+        };
+        if at != point || self.node.is_none() {
+            return;
+        }
+        self.faults.armed = None;
+        let open = self.node.as_ref().is_some_and(|node| node.pipeline.shard().open_entries() > 0);
+        self.stats.telling_faults += u64::from(open || point != Point::Idle);
+        *self.stats.faults.entry((kind, point)).or_default() += 1;
+        self.record(0, What::Fault { fault: kind.into(), point: point.as_str().into() });
+        self.strike(kind);
+    }
+
+    fn strike(&mut self, kind: &'static str) {
+        match kind {
+            "crash" | "engine error" => {
+                self.faults.deaths += 1;
+                let node = self.node.as_ref().expect("checked by the caller");
+                let undecided =
+                    node.under_way.iter().find(|batch| batch.point != Point::Unreleased);
+                let undecided = undecided.map(|batch| (node.life, batch.batch));
+                // What had left the node takes effect or not, in order, up to some batch.
+                if let Some((life, from)) = undecided
+                    && self.rng.bool()
+                {
+                    self.faults.lost.insert((life, from + self.rng.u64(0..2)));
+                }
+                self.kill_node();
+            }
+            "slow disk" => {
+                self.faults.slow_until = self.now + self.rng.u64(500..8_000);
+                self.faults.slow_ms = self.rng.u64(100..3_000);
+            }
+            "clock ahead" => {
+                let most = if self.rng.u32(0..8) == 0 { 120_000 } else { 3_000 };
+                let by = self.rng.i64(10..most);
+                self.jump_clock(by);
+            }
+            "clock back" => {
+                let most = if self.rng.u32(0..8) == 0 { 120_000 } else { 3_000 };
+                let by = self.rng.i64(10..most);
+                self.jump_clock(-by);
+            }
+            "connections cut" => {
+                let node = self.node.as_mut().expect("checked by the caller");
+                let pending: Vec<Ticket> = std::mem::take(&mut node.pending).into_iter().collect();
+                for ticket in pending {
+                    self.later(1, Happening::Answer { ticket, heard: Heard::Nothing });
+                }
+                for consumer in self.connected() {
+                    self.hang_up(consumer);
+                }
+            }
+            "consumer gone" => {
+                if let Some(consumer) = self.some_connection() {
+                    self.hang_up(consumer);
+                }
+            }
+            "consumer stalled" => {
+                let until = self.now + self.rng.u64(5_000..60_000);
+                if let Some(consumer) = self.some_connection()
+                    && let Some(node) = &mut self.node
+                    && let Some(connection) = node.connections.get_mut(&consumer)
+                {
+                    connection.stalled_until = until;
+                }
+            }
+            other => unreachable!("{other} is no fault"),
+        }
+    }
+
+    fn connected(&self) -> Vec<ConsumerId> {
+        self.node.as_ref().map_or_else(Vec::new, |node| node.connections.keys().copied().collect())
+    }
+
+    fn some_connection(&mut self) -> Option<ConsumerId> {
+        let connected = self.connected();
+        (!connected.is_empty()).then(|| connected[self.rng.usize(0..connected.len())])
+    }
+}

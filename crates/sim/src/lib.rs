@@ -1,0 +1,22 @@
+//! A node, its disk, its clock, its network and its clients, all from one seed.
+//!
+//! 1. One seed is one run, byte for byte: chance comes from the seed, time from a queue of events.
+//! 2. The node is the real thing: pipeline, shard, sessions and clock of the core on the memory engine.
+//!    Only disk, network, time and clients are played.
+//! 3. The simulator does not judge. It writes a history; the checker reads it.
+
+mod admin;
+mod clients;
+mod consumer;
+mod facts;
+mod faults;
+mod network;
+mod node;
+mod plan;
+mod producer;
+mod run;
+mod stats;
+mod world;
+
+pub use run::{Outcome, Verdict, judge, run, run_many};
+pub use stats::{Stats, Summary};

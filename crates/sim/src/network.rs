@@ -1,0 +1,139 @@
+//! Calls between clients and the node: they take time, get lost, and are written down.
+
+use std::sync::Arc;
+
+use driftq_checker::history::{Name, Op, Reply as Told, What};
+use driftq_core::command::Full;
+use driftq_core::{Answered, Command, Rejection, Reply, Ticket};
+
+use crate::world::{Happening, World};
+
+/// What a caller hears.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// An answer.
+    Answer(Box<Answered>),
+    /// Nobody listens: it did not happen.
+    NobodyListens,
+    /// Nothing: it may or may not have happened.
+    Nothing,
+}
+
+/// How a call ended, for the client that made it.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Done(Reply),
+    Refused(Rejection),
+    /// The node was not there.
+    NotSent,
+    Unknown,
+}
+
+impl World {
+    /// A client calls.
+    pub(crate) fn call(&mut self, client: usize, op: Op, command: Command) -> Ticket {
+        self.clients.next_ticket += 1;
+        let ticket = Ticket(self.clients.next_ticket);
+        self.stats.operations += 1;
+        self.clients.calls.insert(ticket, client);
+        self.record(client as u32 + 1, What::Invoked { call: ticket.0, op });
+        let delay = self.delay(5);
+        self.later(delay, Happening::Request { ticket, command: Box::new(command) });
+        ticket
+    }
+
+    /// A client hears of its call.
+    pub(crate) fn answer(&mut self, ticket: Ticket, heard: Heard) {
+        let Some(client) = self.clients.calls.remove(&ticket) else {
+            return;
+        };
+        let call = ticket.0;
+        let (what, outcome) = match heard {
+            Heard::Answer(answered) => match *answered {
+                Ok(reply) => (What::Done { call, reply: told(&reply) }, Outcome::Done(reply)),
+                Err(rejection) => {
+                    let (code, state) = code(&rejection);
+                    self.saw_rejection(&rejection);
+                    (What::Refused { call, code, state }, Outcome::Refused(rejection))
+                }
+            },
+            Heard::NobodyListens => {
+                (What::Refused { call, code: "UNAVAILABLE".into(), state: None }, Outcome::NotSent)
+            }
+            Heard::Nothing => (What::Unknown { call }, Outcome::Unknown),
+        };
+        self.record(client as u32 + 1, what);
+        self.heard(client, ticket, outcome);
+    }
+
+    fn saw_rejection(&mut self, rejection: &Rejection) {
+        use driftq_core::command::Stale;
+        match rejection {
+            Rejection::KeyConflict => self.stats.saw("key conflict refused"),
+            Rejection::Exhausted { full: Full::Messages(_), .. } => {
+                self.stats.saw("backlog full: messages")
+            }
+            Rejection::Exhausted { full: Full::Bytes(_), .. } => {
+                self.stats.saw("backlog full: bytes")
+            }
+            Rejection::StaleLease { state: Stale::Leased, .. } => {
+                self.stats.saw("stale ack refused")
+            }
+            Rejection::StaleLease { state: Stale::Generation, .. } => {
+                self.stats.saw("settle refused: generation");
+            }
+            Rejection::StaleLease { state: Stale::Settled, .. } => {
+                self.stats.saw("settle refused: settled")
+            }
+            Rejection::StaleLease { state: Stale::Waiting, .. } => {
+                self.stats.saw("settle refused: waiting")
+            }
+            _ => {}
+        }
+    }
+}
+
+fn told(reply: &Reply) -> Told {
+    match reply {
+        Reply::Produced(receipt) => Told::Produced {
+            id: receipt.id.to_string().into(),
+            partition: receipt.partition,
+            offset: receipt.offset,
+            deduplicated: receipt.deduplicated,
+        },
+        Reply::Done | Reply::Extended { .. } => Told::Settled,
+        Reply::Redriven { new, already } => {
+            Told::Redriven { new: new.to_string().into(), already: *already }
+        }
+        Reply::TopicCreated { .. }
+        | Reply::TopicExists { .. }
+        | Reply::TopicDeleted { .. }
+        | Reply::GroupCreated { .. }
+        | Reply::GroupExists { .. }
+        | Reply::GroupDeleted { .. }
+        | Reply::Sought(_)
+        | Reply::Joined { .. }
+        | Reply::Topic(_)
+        | Reply::Group(_) => Told::Ok,
+    }
+}
+
+fn code(rejection: &Rejection) -> (Name, Option<Name>) {
+    let plain = |code: &str| (Arc::from(code), None);
+    match rejection {
+        Rejection::Invalid { .. } | Rejection::DeadlinePassed | Rejection::TokenRequired => {
+            plain("INVALID_ARGUMENT")
+        }
+        Rejection::NotFound(_) => plain("NOT_FOUND"),
+        Rejection::TopicExists { .. } => plain("ALREADY_EXISTS"),
+        Rejection::NotOwner
+        | Rejection::NotDelivered
+        | Rejection::HasConsumers
+        | Rejection::DeadLetterTopic => plain("FAILED_PRECONDITION"),
+        Rejection::StaleLease { state, .. } => ("STALE_LEASE".into(), Some(state.as_str().into())),
+        Rejection::TooLarge { .. } => plain("TOO_LARGE"),
+        Rejection::KeyConflict => plain("CONFLICT"),
+        Rejection::Exhausted { .. } => plain("RESOURCE_EXHAUSTED"),
+        Rejection::Poisonous => plain("INTERNAL"),
+    }
+}

@@ -1,0 +1,477 @@
+//! A node: performs what the core's machines say, on a disk that takes its time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use driftq_checker::history::{Counters, What};
+use driftq_core::change::Effect;
+use driftq_core::view::{CursorView, GroupView};
+use driftq_core::{
+    Answered, Clock, Command, ConsumerId, Input, Line, Output, Pipeline, PipelineConfig, Recovery,
+    Release, Session, ShardConfig, ShardId, Ticket, Timestamp,
+};
+use driftq_storage::conformance::wait;
+use driftq_storage::{Engine, Ownership};
+
+use crate::facts::Asked;
+use crate::network::Heard;
+use crate::stats::Point;
+use crate::world::{Commit, Happening, World};
+
+/// What the node's counters say of every group.
+pub(crate) fn counters(pipeline: &Pipeline) -> Vec<Counters> {
+    pipeline.shard().groups().flat_map(|group| group_counters(&group)).collect()
+}
+
+/// What a view of a group says, partition by partition.
+pub(crate) fn group_counters(group: &GroupView) -> Vec<Counters> {
+    let of_partition = |(partition, cursor): (usize, &CursorView)| Counters {
+        topic: group.topic.clone(),
+        group: group.name.clone(),
+        partition: partition as u32,
+        generation: cursor.generation.0,
+        next: cursor.next,
+        high: cursor.high,
+        leased: cursor.leased,
+        waiting: cursor.waiting,
+        backlog: cursor.backlog,
+    };
+    group.partitions.iter().enumerate().map(of_partition).collect()
+}
+
+/// Tickets of commands that nobody waits for.
+const NOBODY: u64 = 1 << 60;
+
+/// A connection of a consumer.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) session: Session,
+    /// Until when its client reads nothing.
+    pub(crate) stalled_until: u64,
+    /// When the last line arrives: lines do not overtake each other.
+    pub(crate) last_line_at: u64,
+}
+
+/// A batch under way.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) batch: u64,
+    pub(crate) point: Point,
+}
+
+/// A node.
+pub(crate) struct Node {
+    pub(crate) life: u64,
+    pub(crate) ownership: Ownership,
+    pub(crate) pipeline: Pipeline,
+    clock: Clock,
+    /// Calls to be answered.
+    pub(crate) pending: BTreeSet<Ticket>,
+    pub(crate) asked: BTreeMap<Ticket, Asked>,
+    pub(crate) connections: BTreeMap<ConsumerId, Connection>,
+    pub(crate) under_way: Vec<UnderWay>,
+    /// When the engine is done with what it was sent.
+    disk_busy_until: u64,
+    answers_busy_until: u64,
+    next_nobody: u64,
+    turn_at: u64,
+    turns: u64,
+}
+
+impl World {
+    /// Starts a node: claims, recovers, serves.
+    pub(crate) fn start_node(&mut self) {
+        self.life += 1;
+        let config = ShardConfig { shard: ShardId(0), ..ShardConfig::default() };
+        let (ownership, authority) =
+            wait(self.engine.claim(config.shard)).expect("memory does not fail");
+        let mut recovery = Recovery::new(config);
+        let mut rows = Vec::new();
+        wait(self.engine.load(ownership, &mut |row| rows.push(row))).expect("memory does not fail");
+        for row in rows {
+            recovery.row(row).expect("memory does not rot");
+        }
+        recovery.loaded().expect("memory does not rot");
+        while let Some(read) = recovery.next_read() {
+            let mut answers =
+                wait(self.engine.read(ownership, vec![read])).expect("memory does not fail");
+            recovery.read(&answers.remove(0)).expect("memory does not rot");
+        }
+        let recovered = recovery.finish();
+        let clock = Clock::new(recovered.now, authority, self.now);
+        let pipeline_config = PipelineConfig {
+            commits_max: self.rng.usize(1..4),
+            reads_max: self.rng.usize(1..4),
+            commands_max: self.rng.usize(4..64),
+        };
+        let pipeline =
+            Pipeline::new(recovered, ownership.epoch, clock.now(self.now), pipeline_config);
+        self.node = Some(Node {
+            life: self.life,
+            ownership,
+            pipeline,
+            clock,
+            pending: BTreeSet::new(),
+            asked: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            under_way: Vec::new(),
+            disk_busy_until: 0,
+            answers_busy_until: 0,
+            next_nobody: NOBODY,
+            turn_at: u64::MAX,
+            turns: 0,
+        });
+        self.later(0, Happening::Turn { life: self.life });
+    }
+
+    /// The node is gone. What it was asked and did not answer is unknown; commits that left it may still
+    /// take effect.
+    pub(crate) fn kill_node(&mut self) {
+        let Some(node) = self.node.take() else { return };
+        for ticket in node.pending {
+            let delay = self.delay(5);
+            self.later(delay, Happening::Answer { ticket, heard: Heard::Nothing });
+        }
+        for consumer in node.connections.into_keys() {
+            let delay = self.delay(5);
+            self.later(delay, Happening::Hangup { consumer });
+        }
+        self.faults.forget_life(node.life);
+        let delay = self.rng.u64(1..1_500);
+        self.later(delay, Happening::Restart);
+    }
+
+    fn alive(&mut self, life: u64) -> Option<&mut Node> {
+        self.node.as_mut().filter(|node| node.life == life)
+    }
+
+    fn node_now(&self) -> Timestamp {
+        self.node.as_ref().map_or(Timestamp(0), |node| node.clock.now(self.now))
+    }
+
+    /// Where the batches of the node are.
+    pub(crate) fn point(&self) -> Point {
+        let under_way = self.node.as_ref().map_or(&[][..], |node| &node.under_way);
+        under_way.last().map_or(Point::Idle, |batch| batch.point)
+    }
+
+    pub(crate) fn turn_node(&mut self, life: u64) {
+        let now = self.node_now();
+        let Some(node) = self.alive(life) else { return };
+        let mut outputs = Vec::new();
+        node.pipeline.turn(now, &mut outputs);
+        node.turns += 1;
+        let is_checked = node.turns % 64 == 0;
+        if self.is_strict && is_checked {
+            let node = self.node.as_ref().expect("alive");
+            assert_eq!(node.pipeline.shard().violation(), None, "at {}", self.now);
+        }
+        self.perform(life, outputs);
+        self.plan_turn(life);
+    }
+
+    fn plan_turn(&mut self, life: u64) {
+        let (now, world_now) = (self.node_now(), self.now);
+        let Some(node) = self.alive(life) else { return };
+        let pipeline = node.pipeline.next_deadline();
+        let sessions = node.connections.values().map(|connection| {
+            connection.session.next_deadline().max(Timestamp(connection.stalled_until))
+        });
+        let session_at = sessions.min().map_or(u64::MAX, |at| at.0);
+        let pipeline_at = pipeline.map_or(u64::MAX, |at| world_now + at.since(now));
+        let at = pipeline_at.min(session_at).max(world_now + 1);
+        if at < node.turn_at || node.turn_at <= world_now {
+            node.turn_at = at;
+            if at != u64::MAX {
+                self.later(at - world_now, Happening::Turn { life });
+            }
+        }
+    }
+
+    fn perform(&mut self, life: u64, outputs: Vec<Output>) {
+        // The state is that of the last batch decided, until the next one is.
+        let is_commit = |output: &Output| matches!(output, Output::StartCommit(..));
+        let last_commit = outputs.iter().rposition(is_commit);
+        for (index, output) in outputs.into_iter().enumerate() {
+            match output {
+                Output::StartRead(read, reads) => {
+                    let (taken, answered) = (self.delay(2), self.delay(2));
+                    let answer_at = self.now + taken + answered;
+                    self.later(taken, Happening::ReadTaken { life, read, reads, answer_at });
+                }
+                Output::StartCommit(batch, writes) => {
+                    let is_counted = last_commit == Some(index) && self.rng.u32(0..50) == 0;
+                    self.start_commit(life, batch, writes, is_counted);
+                }
+                Output::Release(release) => self.release(life, release),
+                Output::Die(damaged) => {
+                    self.damaged = Some(damaged);
+                    self.kill_node();
+                    return;
+                }
+            }
+            if self.alive(life).is_none() {
+                return;
+            }
+        }
+    }
+
+    fn start_commit(
+        &mut self,
+        life: u64,
+        batch: std::sync::Arc<driftq_core::Batch>,
+        writes: Vec<driftq_core::row::Write>,
+        is_counted: bool,
+    ) {
+        let slow = self.faults.slow_disk_ms(self.now);
+        let (sent, applied, answered) =
+            (self.delay(1), self.delay(3) + slow, self.delay(3) + slow / 4);
+        let now = self.now;
+        let node = self.alive(life).expect("it decided just now");
+        // A disk does one thing after the other, and answers in order.
+        let applied_at = (now + sent + applied).max(node.disk_busy_until);
+        let answer_at = (applied_at + answered).max(node.answers_busy_until);
+        (node.disk_busy_until, node.answers_busy_until) = (applied_at, answer_at);
+        let keyed: BTreeMap<Ticket, Asked> = batch
+            .replies
+            .iter()
+            .filter_map(|(ticket, _)| Some((*ticket, node.asked.remove(ticket)?)))
+            .collect();
+        node.under_way.push(UnderWay { batch: batch.no.0, point: Point::Decided });
+        let ownership = node.ownership;
+        let counted = match is_counted {
+            true => counters(&self.node.as_ref().expect("alive").pipeline),
+            false => Vec::new(),
+        };
+        let commit = Box::new(Commit { ownership, batch, writes, answer_at, keyed, counted });
+        self.later(sent, Happening::CommitSent { life });
+        self.later(applied_at - now, Happening::CommitApplied { life, commit });
+        self.reached(Point::Decided);
+    }
+
+    pub(crate) fn commit_sent(&mut self, life: u64) {
+        if let Some(node) = self.alive(life) {
+            let sent = node.under_way.iter_mut().find(|batch| batch.point == Point::Decided);
+            if let Some(batch) = sent {
+                batch.point = Point::Committing;
+            }
+            self.reached(Point::Committing);
+        }
+    }
+
+    pub(crate) fn commit_applied(&mut self, life: u64, commit: Commit) {
+        let Commit { ownership, batch, writes, answer_at, keyed, counted } = commit;
+        let lost = self.faults.takes_commit(life, batch.no.0);
+        if lost {
+            self.stats.saw("unknown commit that had not happened");
+            return;
+        }
+        let is_alive = self.alive(life).is_some();
+        let no = batch.no;
+        match wait(self.engine.commit(ownership, no, writes)) {
+            Ok(_) => {
+                if !is_alive {
+                    self.stats.saw("unknown commit that had happened");
+                }
+                let committed = self.facts.committed(ownership, &batch, &keyed, &mut self.stats);
+                self.record(0, committed);
+                for counters in counted {
+                    self.record(0, What::Counted { batch: Some(no.0), counters });
+                }
+            }
+            Err(_) => {
+                self.stats.saw("commit of an old owner refused");
+                if is_alive {
+                    self.kill_node();
+                }
+                return;
+            }
+        }
+        let Some(node) = self.alive(life) else { return };
+        if let Some(batch) = node.under_way.iter_mut().find(|batch| batch.batch == no.0) {
+            batch.point = Point::Unreleased;
+        }
+        let wait_ms = answer_at.saturating_sub(self.now);
+        self.later(wait_ms, Happening::CommitAnswered { life, batch: no.0 });
+        self.reached(Point::Unreleased);
+    }
+
+    pub(crate) fn commit_answered(&mut self, life: u64, batch: u64) {
+        let (authority, now) = (self.authority_now(), self.now);
+        let Some(node) = self.alive(life) else { return };
+        node.clock.sample(authority, now);
+        node.under_way.retain(|under_way| under_way.batch != batch);
+        let node_now = node.clock.now(now);
+        let mut outputs = Vec::new();
+        node.pipeline.on(node_now, Input::CommitDone(driftq_core::BatchNo(batch)), &mut outputs);
+        self.perform(life, outputs);
+        self.turn_node(life);
+        if self.point() == Point::Idle {
+            self.reached(Point::Idle);
+        }
+    }
+
+    pub(crate) fn read_taken(
+        &mut self,
+        life: u64,
+        read: driftq_core::ReadId,
+        reads: Vec<driftq_core::row::Read>,
+        answer_at: u64,
+    ) {
+        let Some(node) = self.alive(life) else { return };
+        let ownership = node.ownership;
+        if node.under_way.iter().any(|batch| batch.point != Point::Unreleased) {
+            self.stats.saw("read while a commit was under way");
+        }
+        let Ok(rows) = wait(self.engine.read(ownership, reads)) else {
+            self.kill_node();
+            return;
+        };
+        let wait_ms = answer_at.saturating_sub(self.now);
+        self.later(wait_ms, Happening::ReadAnswered { life, read, rows });
+    }
+
+    pub(crate) fn read_answered(
+        &mut self,
+        life: u64,
+        read: driftq_core::ReadId,
+        rows: Vec<Vec<driftq_core::row::Row>>,
+    ) {
+        let now = self.node_now();
+        let Some(node) = self.alive(life) else { return };
+        let mut outputs = Vec::new();
+        node.pipeline.on(now, Input::ReadDone(read, rows), &mut outputs);
+        self.perform(life, outputs);
+        self.turn_node(life);
+    }
+
+    /// A request reaches the node.
+    pub(crate) fn request(&mut self, ticket: Ticket, command: Command) {
+        let (now, node_now) = (self.now, self.node_now());
+        let Some(node) = &mut self.node else {
+            self.later(1, Happening::Answer { ticket, heard: Heard::NobodyListens });
+            return;
+        };
+        node.pending.insert(ticket);
+        if let Some(asked) = Asked::of(&command) {
+            node.asked.insert(ticket, asked);
+        }
+        if let Command::Join(join) = &command {
+            let session = match self.clients.polls(join.consumer) {
+                Some(wait_ms) => Session::poll(join.consumer, Timestamp(now), wait_ms),
+                None => Session::stream(join.consumer, Timestamp(now)),
+            };
+            let connection = Connection { session, stalled_until: 0, last_line_at: now };
+            node.connections.insert(join.consumer, connection);
+        }
+        let life = node.life;
+        let mut outputs = Vec::new();
+        node.pipeline.on(node_now, Input::Arrived(ticket, command), &mut outputs);
+        self.perform(life, outputs);
+        self.turn_node(life);
+    }
+
+    /// Commands of the node's own making.
+    pub(crate) fn tell(&mut self, commands: Vec<Command>) {
+        let now = self.node_now();
+        for command in commands {
+            let Some(node) = &mut self.node else { return };
+            node.next_nobody += 1;
+            let ticket = Ticket(node.next_nobody);
+            let mut outputs = Vec::new();
+            node.pipeline.on(now, Input::Arrived(ticket, command), &mut outputs);
+        }
+    }
+
+    fn release(&mut self, life: u64, release: Release) {
+        let replies: Vec<(Ticket, Answered)> = release.batch.replies.clone();
+        for (ticket, answered) in replies {
+            let node = self.alive(life).expect("it releases just now");
+            if node.pending.remove(&ticket) {
+                let delay = self.delay(5);
+                let heard = Heard::Answer(Box::new(answered));
+                self.later(delay, Happening::Answer { ticket, heard });
+            }
+        }
+        for effect in &release.batch.effects {
+            match effect {
+                Effect::Deliver(_, delivery) if release.withheld.contains(&delivery.hold) => {
+                    self.stats.saw("lease half over before its commit returned");
+                }
+                Effect::Deliver(consumer, delivery) => {
+                    let now = Timestamp(self.now);
+                    let node = self.alive(life).expect("it releases just now");
+                    let back = match node.connections.get_mut(consumer) {
+                        Some(connection) => connection.session.deliver(now, delivery.clone()),
+                        None => Some(Command::GiveBack(delivery.hold)),
+                    };
+                    if let Some(back) = back {
+                        self.stats.saw("give-back");
+                        self.tell(vec![back]);
+                    }
+                }
+                Effect::Dismiss(consumer) => self.hang_up(*consumer),
+            }
+        }
+        self.write_lines(life);
+    }
+
+    /// Lets every connection write what its client can take, and ends those that are due.
+    pub(crate) fn write_lines(&mut self, life: u64) {
+        let Some(node) = self.alive(life) else { return };
+        let consumers: Vec<ConsumerId> = node.connections.keys().copied().collect();
+        for consumer in consumers {
+            let now = self.now;
+            let Some(connection) =
+                self.alive(life).and_then(|node| node.connections.get_mut(&consumer))
+            else {
+                continue;
+            };
+            let mut lines = Vec::new();
+            let is_answered = connection.session.is_due(Timestamp(now));
+            if connection.stalled_until <= now {
+                while let Some(line) = connection.session.pull(Timestamp(now)) {
+                    if let Line::Delivery(delivery) = line {
+                        lines.push(delivery);
+                    } else {
+                        break;
+                    }
+                }
+            }
+            let mut at = connection.last_line_at.max(now);
+            for delivery in lines {
+                at += self.rng.u64(0..4);
+                self.later(at - now, Happening::Line { consumer, delivery });
+            }
+            if let Some(connection) =
+                self.alive(life).and_then(|node| node.connections.get_mut(&consumer))
+            {
+                connection.last_line_at = at;
+            }
+            if is_answered {
+                self.hang_up_after(consumer, at);
+            }
+        }
+    }
+
+    /// Ends a connection; its consumer hears of it at `at`.
+    fn hang_up_after(&mut self, consumer: ConsumerId, at: u64) {
+        let Some(connection) =
+            self.node.as_mut().and_then(|node| node.connections.remove(&consumer))
+        else {
+            return;
+        };
+        let mut session = connection.session;
+        let commands = session.end();
+        if commands.len() > 1 {
+            self.stats.saw("give-back");
+        }
+        self.tell(commands);
+        let wait_ms = at.saturating_sub(self.now) + 1;
+        self.later(wait_ms, Happening::Hangup { consumer });
+    }
+
+    /// A connection ends now.
+    pub(crate) fn hang_up(&mut self, consumer: ConsumerId) {
+        self.hang_up_after(consumer, self.now);
+    }
+}

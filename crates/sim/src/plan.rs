@@ -1,0 +1,75 @@
+//! What a seed chooses before it runs: topics, settings, how rough it gets.
+
+use driftq_core::{RetryPolicy, SettingsPatch};
+
+/// When faults end and everything must drain.
+pub(crate) const HEAL_AT_MS: u64 = 540_000;
+/// When a run ends.
+pub(crate) const END_AT_MS: u64 = 600_000;
+
+/// A topic of the run.
+#[derive(Debug, Clone)]
+pub(crate) struct TopicPlan {
+    pub(crate) name: &'static str,
+    pub(crate) partitions: u32,
+    pub(crate) settings: SettingsPatch,
+    pub(crate) groups: &'static [&'static str],
+    /// Consumers of each group.
+    pub(crate) consumers: u32,
+}
+
+/// The topics of a run.
+pub(crate) fn topics(rng: &mut fastrand::Rng) -> Vec<TopicPlan> {
+    let retry_policy = Some(RetryPolicy {
+        max_attempts: rng.i32(3..6),
+        backoff_ms: rng.u64(50..400),
+        max_backoff_ms: rng.u64(1_000..6_000),
+    });
+    let lease_ms = Some(rng.u64(1_500..6_000));
+    // The shortest life a key may have, so that runs see it end.
+    let (dedupe_ttl_ms, effect_ttl_ms) = (Some(60_000), Some(60_000));
+    let common = SettingsPatch {
+        retry_policy,
+        lease_ms,
+        dedupe_ttl_ms,
+        effect_ttl_ms,
+        ..Default::default()
+    };
+    vec![
+        TopicPlan {
+            name: "wide",
+            partitions: rng.u32(2..6),
+            settings: SettingsPatch {
+                max_in_flight: Some(rng.u32(3..12)),
+                retention_ms: Some(rng.u64(0..60_000)),
+                ..common.clone()
+            },
+            groups: &["biller", "mailer"],
+            consumers: rng.u32(2..4),
+        },
+        TopicPlan {
+            name: "narrow",
+            partitions: 1,
+            settings: SettingsPatch {
+                max_in_flight: Some(2),
+                max_open: Some(rng.u32(2..5)),
+                max_backlog_messages: Some(rng.u64(20..60)),
+                retention_ms: Some(rng.u64(0..5_000)),
+                ..common.clone()
+            },
+            groups: &["shipper"],
+            consumers: 2,
+        },
+        TopicPlan {
+            name: "small",
+            partitions: 2,
+            settings: SettingsPatch {
+                max_backlog_bytes: Some(rng.u64(200..2_000)),
+                retention_bytes: Some(rng.u64(0..4_000)),
+                ..common
+            },
+            groups: &["auditor"],
+            consumers: 1,
+        },
+    ]
+}

@@ -1,0 +1,232 @@
+//! A producer: one message after the other, with keys, repeats, deadlines and the occasional mistake.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use driftq_checker::history::{Content, Name, Op, Produce as Asked};
+use driftq_core::command::{Produce, TopicName};
+use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Timestamp};
+
+use crate::clients::Client;
+use crate::network::Outcome;
+use crate::world::{Happening, World};
+
+/// Keys a producer remembers having used.
+const REMEMBERED: usize = 40;
+
+/// A message as it was sent, to be sent again.
+#[derive(Debug, Clone)]
+struct Sent {
+    body: u64,
+    key: Name,
+    tenant: Option<Name>,
+    idem: Option<Name>,
+    padding: usize,
+    deadline: Option<Timestamp>,
+    retry: Option<RetryRequest>,
+    /// How often it was sent.
+    times: u32,
+    /// Deaths of the node when it was first sent.
+    deaths: u64,
+}
+
+/// A producer.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    topic: Name,
+    in_flight: BTreeMap<Ticket, Sent>,
+    used_keys: Vec<Sent>,
+    /// Messages that are to be sent at a moment of their own.
+    planned: BTreeMap<u64, Sent>,
+    next_plan: u64,
+}
+
+impl Producer {
+    pub(crate) fn new(topic: Name) -> Producer {
+        Producer {
+            topic,
+            in_flight: BTreeMap::new(),
+            used_keys: Vec::new(),
+            planned: BTreeMap::new(),
+            next_plan: 0,
+        }
+    }
+}
+
+fn producer(world: &mut World, client: usize) -> &mut Producer {
+    match &mut world.clients.list[client] {
+        Client::Producer(producer) => producer,
+        Client::Worker(_) | Client::Admin(_) => unreachable!("client {client} is a producer"),
+    }
+}
+
+impl World {
+    pub(crate) fn wake_producer(&mut self, client: usize) {
+        let me = producer(self, client);
+        let is_busy = !me.in_flight.is_empty() || !me.planned.is_empty();
+        if self.clients.is_healed || is_busy {
+            return;
+        }
+        let known = producer(self, client).used_keys.len();
+        match self.rng.u32(0..100) {
+            0..8 if known > 0 => {
+                let again = self.some_used_key(client);
+                self.send(client, again);
+            }
+            8..10 if known > 0 => {
+                let again = self.some_used_key(client);
+                let body = self.new_body();
+                self.send(client, Sent { body, times: 0, ..again });
+            }
+            10..12 if known > 0 => {
+                let again = self.some_used_key(client);
+                let body = self.new_body();
+                let tenant = Some("other".into());
+                self.send(client, Sent { body, tenant, times: 0, ..again });
+            }
+            12..18 if known > 0 => self.aim_at_the_end_of_a_key(client),
+            18..23 => {
+                let message = Sent { idem: Some(self.new_key()), ..self.new_message() };
+                self.stats.saw("key repeated while its first commit was in flight");
+                self.send(client, message.clone());
+                self.send(client, message);
+            }
+            _ => {
+                let message = self.new_message();
+                self.send(client, message);
+            }
+        }
+    }
+
+    /// Repeats a key so that it arrives about when it becomes free.
+    fn aim_at_the_end_of_a_key(&mut self, client: usize) {
+        let again = self.some_used_key(client);
+        let topic = producer(self, client).topic.clone();
+        let tenant = again.tenant.clone().unwrap_or_else(|| "default".into());
+        let Some(idem) = again.idem.clone() else {
+            return;
+        };
+        let until = self.facts.keys.get(&(topic, tenant, idem)).copied();
+        let wait =
+            until.map(|until| Timestamp(until).since(self.authority_now()).saturating_sub(9));
+        match wait {
+            Some(wait) if wait < 20_000 => {
+                // The same content: in time it is the duplicate, afterwards a new message.
+                self.send_later(client, wait, again);
+            }
+            Some(_) | None => self.send(client, again),
+        }
+    }
+
+    fn send_later(&mut self, client: usize, delay_ms: u64, sent: Sent) {
+        let me = producer(self, client);
+        me.next_plan += 1;
+        let plan = me.next_plan;
+        me.planned.insert(plan, sent);
+        self.later(delay_ms, Happening::Planned { client, plan });
+    }
+
+    pub(crate) fn send_planned(&mut self, client: usize, plan: u64) {
+        if let Some(sent) = producer(self, client).planned.remove(&plan) {
+            self.send(client, sent);
+        }
+    }
+
+    fn some_used_key(&mut self, client: usize) -> Sent {
+        let known = producer(self, client).used_keys.len();
+        let index = self.rng.usize(0..known);
+        producer(self, client).used_keys[index].clone()
+    }
+
+    fn new_body(&mut self) -> u64 {
+        self.clients.next_body += 1;
+        self.clients.next_body
+    }
+
+    fn new_key(&mut self) -> Name {
+        format!("intent-{}", self.clients.next_body).into()
+    }
+
+    fn new_message(&mut self) -> Sent {
+        let body = self.new_body();
+        let key = match self.rng.u32(0..4) {
+            0 => Arc::from(""),
+            _ => format!("user:{}", self.rng.u32(0..20)).into(),
+        };
+        let tenant = (self.rng.u32(0..3) == 0).then(|| Arc::from("acme"));
+        let idem = (self.rng.u32(0..2) == 0).then(|| self.new_key());
+        let soon = self.authority_now().after(self.rng.u64(50..8_000));
+        let deadline = (self.rng.u32(0..16) == 0).then_some(soon);
+        let retry = (self.rng.u32(0..10) == 0).then(|| RetryRequest {
+            max_attempts: self.rng.i32(1..4),
+            backoff_ms: Some(self.rng.u64(0..500)),
+            max_backoff_ms: Some(1_000),
+        });
+        let padding = self.rng.usize(0..60);
+        let deaths = self.faults.deaths;
+        Sent { body, key, tenant, idem, padding, deadline, retry, times: 0, deaths }
+    }
+
+    fn send(&mut self, client: usize, sent: Sent) {
+        let topic = producer(self, client).topic.clone();
+        let value = format!("{} {}", sent.body, "x".repeat(sent.padding));
+        let size = (sent.key.len() + value.len()) as u64;
+        let command = Command::Produce(Box::new(Produce {
+            topic: TopicName { namespace: "default".into(), topic: topic.clone() },
+            key: sent.key.to_string().into(),
+            value: value.into(),
+            envelope: Envelope {
+                tenant_id: sent.tenant.clone(),
+                idempotency_key: sent.idem.clone(),
+                deadline: sent.deadline,
+                retry_policy: sent.retry,
+                ..Envelope::default()
+            },
+            routing: None,
+            trace: None,
+        }));
+        let tenant = sent.tenant.clone().unwrap_or_else(|| "default".into());
+        let message = Content { body: sent.body, key: sent.key.clone(), tenant };
+        let op = Op::Produce(Asked { topic, message, idem: sent.idem.clone(), size });
+        let ticket = self.call(client, op, command);
+        let sent = Sent { times: sent.times + 1, ..sent };
+        producer(self, client).in_flight.insert(ticket, sent);
+    }
+
+    pub(crate) fn producer_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+        let Some(sent) = producer(self, client).in_flight.remove(&ticket) else {
+            return;
+        };
+        let deaths = self.faults.deaths;
+        let again = match outcome {
+            Outcome::Done(Reply::Produced(receipt)) => {
+                self.stats.produced += 1;
+                if receipt.deduplicated {
+                    self.stats.saw("dedupe hit");
+                    if deaths > sent.deaths {
+                        self.stats.saw("dedupe hit after crash");
+                    }
+                }
+                let used = &mut producer(self, client).used_keys;
+                if sent.idem.is_some() && !receipt.deduplicated && used.len() < REMEMBERED {
+                    used.push(sent.clone());
+                } else if used.len() >= REMEMBERED {
+                    used.remove(0);
+                }
+                false
+            }
+            // The same bytes under the same key: that is what keys are for.
+            Outcome::Unknown => sent.idem.is_some() || self.rng.bool(),
+            Outcome::NotSent => true,
+            Outcome::Refused(Rejection::Exhausted { .. }) => sent.times < 4,
+            Outcome::Done(_) | Outcome::Refused(_) => false,
+        };
+        if again && !self.clients.is_healed && sent.times < 12 {
+            let delay = self.rng.u64(20..600);
+            self.send_later(client, delay, sent);
+        } else {
+            let pause = self.rng.u64(300..1_500);
+            self.later(pause, Happening::Wake { client });
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! One seed, one run; and many of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use driftq_checker::history::{Event, What};
+use driftq_checker::{Report, check};
+
+use crate::plan::{END_AT_MS, HEAL_AT_MS};
+use crate::stats::{Stats, Summary};
+use crate::world::{Happening, World};
+
+/// What a valid run has at least.
+const PRODUCED_MIN: u64 = 2_000;
+const GROUPS_MIN: u64 = 3;
+const TELLING_FAULTS_MIN: u64 = 50;
+
+/// A run and its history.
+pub struct Outcome {
+    /// What was observed.
+    pub history: Vec<Event>,
+    /// What it came across.
+    pub stats: Stats,
+}
+
+/// What is to be said of a seed.
+pub struct Verdict {
+    /// Which.
+    pub seed: u64,
+    /// What the checker says.
+    pub report: Report,
+    /// Why the run proves nothing, if so.
+    pub invalid: Option<String>,
+    /// The run ended in a panic.
+    pub panicked: Option<String>,
+    /// What it came across.
+    pub stats: Stats,
+}
+
+/// Runs a seed.
+pub fn run(seed: u64, is_strict: bool) -> Outcome {
+    let mut world = World::new(seed, is_strict);
+    world.start_node();
+    world.add_clients();
+    world.plan_fault();
+    world.later(HEAL_AT_MS, Happening::Heal);
+    while let Some(happening) = world.next(END_AT_MS) {
+        world.happen(happening);
+    }
+    world.now = END_AT_MS;
+    world.record(0, What::Ended);
+    world.stats.simulated_ms = END_AT_MS;
+    world.stats.groups = world.facts.live_groups().len() as u64;
+    Outcome { history: world.history, stats: world.stats }
+}
+
+impl World {
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Turn { life } => {
+                self.write_lines(life);
+                self.turn_node(life);
+            }
+            Happening::CommitSent { life } => self.commit_sent(life),
+            Happening::CommitApplied { life, commit } => self.commit_applied(life, *commit),
+            Happening::CommitAnswered { life, batch } => self.commit_answered(life, batch),
+            Happening::ReadTaken { life, read, reads, answer_at } => {
+                self.read_taken(life, read, reads, answer_at);
+            }
+            Happening::ReadAnswered { life, read, rows } => self.read_answered(life, read, rows),
+            Happening::Request { ticket, command } => self.request(ticket, *command),
+            Happening::Answer { ticket, heard } => self.answer(ticket, heard),
+            Happening::Line { consumer, delivery } => self.line(consumer, delivery),
+            Happening::Hangup { consumer } => self.hung_up(consumer),
+            Happening::Wake { client } => self.wake(client),
+            Happening::Planned { client, plan } => self.send_planned(client, plan),
+            Happening::Worked { client, work } => self.worked(client, work),
+            Happening::Fault => self.arm_fault(),
+            Happening::Restart => {
+                if self.node.is_none() {
+                    self.start_node();
+                }
+            }
+            Happening::Heal => {
+                self.heal();
+                self.clients.is_healed = true;
+            }
+        }
+    }
+}
+
+/// Runs a seed and judges it.
+pub fn judge(seed: u64, is_strict: bool) -> Verdict {
+    let outcome = catch_unwind(AssertUnwindSafe(|| run(seed, is_strict)));
+    match outcome {
+        Ok(Outcome { history, stats }) => {
+            let report = check(&history);
+            let shortfalls = [
+                ("accepted produces", stats.produced, PRODUCED_MIN),
+                ("groups", stats.groups, GROUPS_MIN),
+                ("faults that tell", stats.telling_faults, TELLING_FAULTS_MIN),
+            ];
+            let invalid = shortfalls
+                .into_iter()
+                .find(|(_, is, least)| is < least)
+                .map(|(what, is, least)| format!("{is} {what}, {least} wanted"));
+            Verdict { seed, report, invalid, panicked: None, stats }
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+            let panicked = Some(text.unwrap_or_else(|| "a panic without words".to_owned()));
+            let (report, stats) = (check(&[]), Stats::default());
+            Verdict { seed, report, invalid: None, panicked, stats }
+        }
+    }
+}
+
+/// Runs `count` seeds from `first` on, on `threads` threads. `each` sees every verdict and says whether to
+/// go on.
+pub fn run_many(
+    first: u64,
+    count: u64,
+    threads: usize,
+    is_strict: bool,
+    each: impl Fn(&Verdict) -> bool + Sync,
+) -> Summary {
+    let next = AtomicU64::new(first);
+    let summary = Mutex::new(Summary::default());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first + count {
+                        return;
+                    }
+                    let verdict = judge(seed, is_strict);
+                    if !each(&verdict) {
+                        next.store(first + count, Ordering::Relaxed);
+                    }
+                    let mut summary =
+                        summary.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    summary.seeds += 1;
+                    summary.stats.add(&verdict.stats);
+                    summary.invalid.extend(verdict.invalid.map(|why| (seed, why)));
+                    let first_violation = verdict.report.violations.first();
+                    let broken =
+                        first_violation.map(|v| (seed, v.invariant.to_string(), v.says.clone()));
+                    let panic = verdict.panicked.map(|text| (seed, "panic".to_owned(), text));
+                    summary.violations.extend(broken.or(panic));
+                }
+            });
+        }
+    });
+    summary.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

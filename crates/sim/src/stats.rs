@@ -1,0 +1,149 @@
+//! What a run came across: proof that the workload reaches the states it should.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Where a batch was when a fault struck.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Point {
+    /// Decided, and not yet with the engine.
+    Decided,
+    /// With the engine, and not durable.
+    Committing,
+    /// Durable, and nobody knows.
+    Unreleased,
+    /// No batch is under way.
+    Idle,
+}
+
+impl Point {
+    /// All of them.
+    pub const ALL: [Point; 4] = [Point::Decided, Point::Committing, Point::Unreleased, Point::Idle];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Point::Decided => "decided",
+            Point::Committing => "committing",
+            Point::Unreleased => "committed and unreleased",
+            Point::Idle => "idle",
+        }
+    }
+}
+
+/// What one run, or many together, came across.
+#[derive(Debug, Clone, Default)]
+pub struct Stats {
+    /// Faults by kind and point.
+    pub faults: BTreeMap<(&'static str, Point), u64>,
+    /// Faults while a commit was undecided or a lease open.
+    pub telling_faults: u64,
+    /// States that must be reached sometimes.
+    pub sometimes: BTreeMap<&'static str, u64>,
+    /// Produces that were answered as stored.
+    pub produced: u64,
+    /// Calls of clients.
+    pub operations: u64,
+    /// Groups that were given something.
+    pub groups: u64,
+    /// Simulated time.
+    pub simulated_ms: u64,
+}
+
+impl Stats {
+    /// Counts a state that was reached.
+    pub fn saw(&mut self, state: &'static str) {
+        *self.sometimes.entry(state).or_default() += 1;
+    }
+
+    /// Says that a state exists, so that never reaching it is seen.
+    pub fn expect(&mut self, states: &[&'static str]) {
+        for state in states {
+            self.sometimes.entry(state).or_default();
+        }
+    }
+
+    /// Adds another run.
+    pub fn add(&mut self, other: &Stats) {
+        for (cell, count) in &other.faults {
+            *self.faults.entry(*cell).or_default() += count;
+        }
+        for (state, count) in &other.sometimes {
+            *self.sometimes.entry(state).or_default() += count;
+        }
+        self.telling_faults += other.telling_faults;
+        self.produced += other.produced;
+        self.operations += other.operations;
+        self.simulated_ms += other.simulated_ms;
+    }
+}
+
+/// Many runs together.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// How many.
+    pub seeds: u64,
+    /// Seeds whose run proves nothing, with the reason.
+    pub invalid: Vec<(u64, String)>,
+    /// Seeds that broke a promise: seed, invariant, sentence.
+    pub violations: Vec<(u64, String, String)>,
+    /// Everything they came across.
+    pub stats: Stats,
+}
+
+impl Summary {
+    /// Cells of the table and counters that stayed below what is asked for.
+    pub fn shortfalls(&self) -> Vec<String> {
+        let mut short = Vec::new();
+        for fault in crate::faults::KINDS {
+            for point in Point::ALL {
+                if !self.stats.faults.contains_key(&(fault, point)) {
+                    short.push(format!("no {fault} while {}", point.as_str()));
+                }
+            }
+        }
+        let least = self.seeds / 20;
+        for (state, count) in &self.stats.sometimes {
+            if *count < least.max(1) {
+                short.push(format!("`{state}` only {count} times, {} wanted", least.max(1)));
+            }
+        }
+        short
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<20}", "fault")?;
+        for point in Point::ALL {
+            write!(f, "{:>26}", point.as_str())?;
+        }
+        writeln!(f)?;
+        for fault in crate::faults::KINDS {
+            write!(f, "{fault:<20}")?;
+            for point in Point::ALL {
+                write!(f, "{:>26}", self.stats.faults.get(&(fault, point)).unwrap_or(&0))?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f)?;
+        for (state, count) in &self.stats.sometimes {
+            writeln!(f, "sometimes {state:<50} {count:>10}")?;
+        }
+        for (seed, why) in self.invalid.iter().take(10) {
+            writeln!(f, "seed {seed} is invalid: {why}")?;
+        }
+        for (seed, invariant, says) in self.violations.iter().take(20) {
+            writeln!(f, "seed {seed} breaks {invariant}: {says}")?;
+        }
+        let hours = self.stats.simulated_ms as f64 / 3_600_000.0;
+        write!(
+            f,
+            "seeds {}, invalid {}, simulated hours {hours:.1}, operations {}, violations {}",
+            self.seeds,
+            self.invalid.len(),
+            self.stats.operations,
+            self.violations.len()
+        )
+    }
+}

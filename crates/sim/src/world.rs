@@ -1,0 +1,191 @@
+//! Time, chance and the queue of what happens next.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use driftq_checker::history::{Event, What};
+use driftq_core::change::Delivery;
+use driftq_core::row::{Row, Write};
+use driftq_core::{Batch, Command, ConsumerId, Damaged, ReadId, Ticket, Timestamp};
+use driftq_storage::Memory;
+
+use crate::clients::Clients;
+use crate::facts::Facts;
+use crate::faults::Faults;
+use crate::node::Node;
+use crate::plan::TopicPlan;
+use crate::stats::Stats;
+
+/// The authority's clock when a run begins.
+const EPOCH_MS: u64 = 1_000_000_000;
+
+/// Something that happens at a time.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    /// A node looks at what is due.
+    Turn { life: u64 },
+    /// A commit reaches the engine.
+    CommitSent { life: u64 },
+    /// A commit takes effect, or not.
+    CommitApplied { life: u64, commit: Box<Commit> },
+    /// The node hears of it.
+    CommitAnswered { life: u64, batch: u64 },
+    /// The engine looks at rows for a read.
+    ReadTaken { life: u64, read: ReadId, reads: Vec<driftq_core::row::Read>, answer_at: u64 },
+    /// The node hears of them.
+    ReadAnswered { life: u64, read: ReadId, rows: Vec<Vec<Row>> },
+    /// A client's request reaches the node.
+    Request { ticket: Ticket, command: Box<Command> },
+    /// The node's answer reaches the client.
+    Answer { ticket: Ticket, heard: crate::network::Heard },
+    /// A delivery reaches a consumer.
+    Line { consumer: ConsumerId, delivery: Box<Delivery> },
+    /// A consumer's connection is gone.
+    Hangup { consumer: ConsumerId },
+    /// A client goes on.
+    Wake { client: usize },
+    /// A producer sends what it planned for this moment.
+    Planned { client: usize, plan: u64 },
+    /// A consumer is done with a message.
+    Worked { client: usize, work: u64 },
+    /// A fault is due.
+    Fault,
+    /// The node starts again.
+    Restart,
+    /// Faults end.
+    Heal,
+}
+
+/// A commit on its way.
+#[derive(Debug)]
+pub(crate) struct Commit {
+    pub(crate) ownership: driftq_storage::Ownership,
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) writes: Vec<Write>,
+    pub(crate) answer_at: u64,
+    /// Who asked for what, for the facts.
+    pub(crate) keyed: BTreeMap<Ticket, crate::facts::Asked>,
+    /// The node's counters after this batch, in some.
+    pub(crate) counted: Vec<driftq_checker::history::Counters>,
+}
+
+#[derive(Debug)]
+struct Queued {
+    at: u64,
+    order: u64,
+    happening: Happening,
+}
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Queued) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+impl Eq for Queued {}
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Queued) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Queued {
+    fn cmp(&self, other: &Queued) -> std::cmp::Ordering {
+        (self.at, self.order).cmp(&(other.at, other.order))
+    }
+}
+
+/// The whole simulated world.
+pub(crate) struct World {
+    pub(crate) rng: fastrand::Rng,
+    /// Milliseconds since the run began; also every node's monotonic clock.
+    pub(crate) now: u64,
+    queue: BinaryHeap<Reverse<Queued>>,
+    order: u64,
+    pub(crate) history: Vec<Event>,
+    pub(crate) stats: Stats,
+    pub(crate) engine: Memory,
+    authority: Arc<AtomicU64>,
+    authority_ahead: i64,
+    pub(crate) node: Option<Node>,
+    pub(crate) life: u64,
+    pub(crate) facts: Facts,
+    pub(crate) faults: Faults,
+    pub(crate) clients: Clients,
+    pub(crate) plan: Vec<TopicPlan>,
+    /// Check the state after every step: slower, and finds by itself what the checker should find.
+    pub(crate) is_strict: bool,
+    pub(crate) damaged: Option<Damaged>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, is_strict: bool) -> World {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let authority = Arc::new(AtomicU64::new(EPOCH_MS));
+        let read_authority = authority.clone();
+        let engine = Memory::new(move || Timestamp(read_authority.load(Ordering::Relaxed)));
+        let plan = crate::plan::topics(&mut rng);
+        let mut stats = Stats::default();
+        stats.expect(crate::faults::SOMETIMES);
+        World {
+            rng,
+            now: 0,
+            queue: BinaryHeap::new(),
+            order: 0,
+            history: Vec::new(),
+            stats,
+            engine,
+            authority,
+            authority_ahead: 0,
+            node: None,
+            life: 0,
+            facts: Facts::default(),
+            faults: Faults::default(),
+            clients: Clients::default(),
+            plan,
+            is_strict,
+            damaged: None,
+        }
+    }
+
+    pub(crate) fn later(&mut self, delay_ms: u64, happening: Happening) {
+        self.order += 1;
+        let (at, order) = (self.now + delay_ms, self.order);
+        self.queue.push(Reverse(Queued { at, order, happening }));
+    }
+
+    /// The next thing to happen, if it happens before `end`.
+    pub(crate) fn next(&mut self, end: u64) -> Option<Happening> {
+        if self.queue.peek().is_none_or(|Reverse(next)| next.at >= end) {
+            return None;
+        }
+        let Reverse(next) = self.queue.pop().expect("just seen");
+        self.now = next.at;
+        self.authority.store(self.authority_now().0, Ordering::Relaxed);
+        Some(next.happening)
+    }
+
+    /// What the authority's clock shows.
+    pub(crate) fn authority_now(&self) -> Timestamp {
+        Timestamp((EPOCH_MS + self.now).saturating_add_signed(self.authority_ahead))
+    }
+
+    pub(crate) fn jump_clock(&mut self, by_ms: i64) {
+        self.authority_ahead += by_ms;
+        self.authority.store(self.authority_now().0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn record(&mut self, process: u32, what: What) {
+        let seq = self.history.len() as u64;
+        self.history.push(Event { seq, at: self.now, process, what });
+    }
+
+    /// A delay around `usual_ms`, sometimes much longer.
+    pub(crate) fn delay(&mut self, usual_ms: u64) -> u64 {
+        match self.rng.u32(0..100) {
+            0 => self.rng.u64(0..=usual_ms * 50),
+            1..10 => self.rng.u64(0..=usual_ms * 5),
+            _ => self.rng.u64(0..=usual_ms * 2),
+        }
+    }
+}
