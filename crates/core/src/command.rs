@@ -380,7 +380,7 @@ pub enum Rejection {
     KeyConflict,
     #[error("the partition is full")]
     Exhausted { full: Full, retry_after_ms: u64 },
-    /// Deciding it failed, twice: a defect of ours. Nothing happened.
+    /// Deciding it panicked: a defect of ours. Nothing happened.
     #[error("this command cannot be decided; nothing was changed")]
     Poisonous,
 }

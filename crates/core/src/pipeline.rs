@@ -19,6 +19,7 @@
 pub(crate) mod found;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::change::{Change, Decision, Effect, Lookup, Note, Reads, Want};
@@ -170,6 +171,10 @@ pub struct Pipeline {
     now: Timestamp,
     next_item: u64,
     next_read: u64,
+    /// Damage that deciding came across.
+    damaged: Option<Damaged>,
+    /// How often deciding panicked.
+    defects: u64,
 }
 
 impl Pipeline {
@@ -202,6 +207,8 @@ impl Pipeline {
             now,
             next_item: 0,
             next_read: 0,
+            damaged: None,
+            defects: 0,
         }
     }
 
@@ -216,7 +223,7 @@ impl Pipeline {
                     outputs.push(Output::Die(damaged));
                     return;
                 }
-                self.read_done(id, rows);
+                outputs.extend(self.read_done(id, rows).err().map(Output::Die));
             }
             Input::CommitDone(no) => {
                 let batch = self.committing.pop_front().expect("a commit was under way");
@@ -240,6 +247,10 @@ impl Pipeline {
             };
             outputs.push(Output::StartCommit(batch, writes));
         }
+        if let Some(damaged) = self.damaged.take() {
+            outputs.push(Output::Die(damaged));
+            return;
+        }
         self.start_reads(outputs);
         self.forget_overlay();
     }
@@ -255,6 +266,11 @@ impl Pipeline {
     /// The shard, to look at.
     pub fn shard(&self) -> &Shard {
         &self.shard
+    }
+
+    /// How often deciding panicked: each is a defect of ours, refused to its caller.
+    pub fn defects(&self) -> u64 {
+        self.defects
     }
 
     /// Batches decided and not known to be durable.
@@ -308,7 +324,7 @@ impl Pipeline {
         }
     }
 
-    fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) {
+    fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) -> Result<(), Damaged> {
         let Reading { since, askers } = self.reading.remove(&id).expect("a read was under way");
         let mut rows = rows.into_iter();
         for (asker, questions) in askers {
@@ -333,17 +349,18 @@ impl Pipeline {
                 Asker::Dispatch(want) => {
                     let first = found.next().unwrap_or_default();
                     let second = found.next().unwrap_or_default();
-                    let loaded = self.load(&want, first, second);
-                    self.shard.supply(&want, loaded);
+                    let loaded = self.load(&want, first, second)?;
+                    self.shard.supply(&want, loaded)?;
                 }
             }
         }
+        Ok(())
     }
 
-    fn load(&self, want: &Want, pages: Vec<Row>, notes: Vec<Row>) -> Loaded {
+    fn load(&self, want: &Want, pages: Vec<Row>, notes: Vec<Row>) -> Result<Loaded, Damaged> {
         match *want {
             Want::Ahead { topic, lane, from } => {
-                Loaded::Pages(self.overlay.merge_pages(topic, lane, from, &pages))
+                Ok(Loaded::Pages(self.overlay.merge_pages(topic, lane, from, &pages)?))
             }
             Want::Retry { topic, generation, lane, offset, .. } => {
                 let message = Answer {
@@ -355,14 +372,18 @@ impl Pipeline {
                 let answers = [message, noted];
                 let found = Found { answers: &answers, overlay: &self.overlay };
                 if !self.shard.is_waiting(want) {
-                    return Loaded::Nothing;
+                    return Ok(Loaded::Nothing);
                 }
-                let message = found.message(topic, lane, offset).expect("it was read");
+                let message = match found.message(topic, lane, offset) {
+                    Ok(message) => message,
+                    Err(Refusal::Damaged(damaged)) => return Err(damaged),
+                    Err(Refusal::Needs(_) | Refusal::Rejected(_)) => unreachable!("it was read"),
+                };
                 let last_error = match self.shard.plain_error(want) {
                     Some(text) => text.into(),
                     None => found.note(generation, lane, offset).expect("it was read"),
                 };
-                Loaded::Retry { message, last_error }
+                Ok(Loaded::Retry { message, last_error })
             }
         }
     }
@@ -443,9 +464,17 @@ impl Pipeline {
             overlay: &self.overlay,
         };
         open.commands += 1;
-        match self.shard.step(self.now, &item.command, &found) {
+        let (shard, now) = (&self.shard, self.now);
+        let decided = catch_unwind(AssertUnwindSafe(|| shard.decide(now, &item.command, &found)));
+        let decided = decided.unwrap_or_else(|_| {
+            // Deciding changes nothing, so a defect in it stops this command and nothing else.
+            self.defects += 1;
+            Err(Rejection::Poisonous.into())
+        });
+        match decided {
             Ok(decision) => {
                 self.done_lapsing(&item);
+                self.shard.take(self.now, &decision);
                 self.record(open, item.ticket, decision);
             }
             Err(Refusal::Rejected(rejection)) => {
@@ -458,6 +487,7 @@ impl Pipeline {
                 }
                 self.wait_for(item, reads);
             }
+            Err(Refusal::Damaged(damaged)) => self.damaged = Some(damaged),
         }
     }
 
@@ -480,7 +510,7 @@ impl Pipeline {
         let mut delivered = 0;
         while delivered < DISPATCH_MAX
             && !open.is_full(&self.config)
-            && let Some(decision) = self.shard.dispatch(self.now)
+            && let Some(decision) = self.dispatch()
         {
             self.shard.take(self.now, &decision);
             delivered += decision.effects.len();
@@ -491,6 +521,16 @@ impl Pipeline {
             }
             self.record(open, None, decision);
         }
+    }
+
+    /// One run of the shard's dispatch; where it has a defect, the group is passed over.
+    fn dispatch(&mut self) -> Option<Decision> {
+        let (shard, now) = (&self.shard, self.now);
+        let run = catch_unwind(AssertUnwindSafe(|| shard.dispatch(now)));
+        run.unwrap_or_else(|_| {
+            self.defects += 1;
+            shard.pass_over()
+        })
     }
 
     fn decide_lapses(&mut self, open: &mut Opened) {

@@ -186,9 +186,9 @@ mod tests {
     }
 
     fn given_back(commands: &[Command]) -> Vec<u64> {
-        let offset = |command: &Command| match command {
-            Command::GiveBack(hold) => Some(hold.offset),
-            _ => None,
+        let offset = |command: &Command| {
+            let Command::GiveBack(hold) = command else { return None };
+            Some(hold.offset)
         };
         commands.iter().filter_map(offset).collect()
     }

@@ -32,6 +32,8 @@ enum Task {
     PauseToSeek(GroupName),
     Seek(GroupName),
     Resume(GroupName),
+    /// Until it is done.
+    Go(GroupName),
     DeleteGroup,
     Redrive,
     Look,
@@ -149,7 +151,7 @@ impl World {
             group: group.group.clone(),
             paused: false,
         };
-        self.begin(client, Task::Look, op, Command::Resume(group));
+        self.begin(client, Task::Go(group.clone()), op, Command::Resume(group));
     }
 
     /// A topic with a life of its own: made, used, deleted.
@@ -213,7 +215,10 @@ impl World {
                     }
                 }
             }
-            Task::MakeBrief(_) | Task::DeleteGroup => {}
+            Task::Go(group) if matches!(outcome, Outcome::NotSent | Outcome::Unknown) => {
+                admin(self, client).paused.push(group);
+            }
+            Task::MakeBrief(_) | Task::DeleteGroup | Task::Go(_) => {}
         }
     }
 

@@ -161,6 +161,8 @@ impl World {
         node.pipeline.turn(now, &mut outputs);
         node.turns += 1;
         let is_checked = node.turns % 64 == 0;
+        let defects = node.pipeline.defects();
+        self.defects = self.defects.max(defects);
         if self.is_strict && is_checked {
             let node = self.node.as_ref().expect("alive");
             assert_eq!(node.pipeline.shard().violation(), None, "at {}", self.now);

@@ -51,6 +51,7 @@ pub fn run(seed: u64, is_strict: bool) -> Outcome {
     world.now = END_AT_MS;
     world.record(0, What::Ended);
     world.stats.simulated_ms = END_AT_MS;
+    assert_eq!(world.defects, 0, "deciding panicked");
     world.stats.groups = world.facts.live_groups().len() as u64;
     Outcome { history: world.history, stats: world.stats }
 }

@@ -116,6 +116,8 @@ pub(crate) struct World {
     /// Check the state after every step: slower, and finds by itself what the checker should find.
     pub(crate) is_strict: bool,
     pub(crate) damaged: Option<Damaged>,
+    /// How often deciding panicked.
+    pub(crate) defects: u64,
 }
 
 impl World {
@@ -145,6 +147,7 @@ impl World {
             plan,
             is_strict,
             damaged: None,
+            defects: 0,
         }
     }
 

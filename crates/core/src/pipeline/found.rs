@@ -10,8 +10,9 @@ use std::sync::Arc;
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, Text, TopicId};
 use crate::message::Message;
-use crate::pack::{Page, open_page};
+use crate::pack::{Damaged, Page, open_page};
 use crate::row::{Columns, Key, Read, Row, Table, Write};
+use crate::shard::Refusal;
 
 /// One lookup and the row the engine had for it.
 #[derive(Debug, Clone)]
@@ -52,21 +53,20 @@ impl<'a> Found<'a> {
         answer.map(|answer| answer.row.as_ref()).ok_or_else(|| vec![lookup])
     }
 
-    /// A message that is known to be stored.
+    /// A message that is known to be stored. That it is not found is damage.
     pub(crate) fn message(
         &self,
         topic: TopicId,
         lane: Lane,
         offset: Offset,
-    ) -> Result<Arc<Message>, Reads> {
+    ) -> Result<Arc<Message>, Refusal> {
         let row = match self.overlay.page(topic, lane, offset) {
             Some(row) => Some(row),
             None => self.answer(Lookup::Message { topic, lane, offset })?,
         };
-        let row = row.filter(|row| holds(row, offset));
-        let row = row
-            .unwrap_or_else(|| panic!("message {offset} of topic {topic}, lane {lane} is missing"));
-        let page = open_page(row).expect("rows are verified when they come in");
+        let row =
+            row.filter(|row| holds(row, offset)).ok_or_else(|| missing(topic, lane, offset))?;
+        let page = open_page(row)?;
         Ok(page.messages[(offset - page.base) as usize].message.clone())
     }
 
@@ -79,6 +79,14 @@ impl<'a> Found<'a> {
     ) -> Result<Text, Reads> {
         let row = self.row(Key::Note { generation, lane, offset })?;
         Ok(row.map(|row| String::from_utf8_lossy(&row.body).into()).unwrap_or_default())
+    }
+}
+
+/// The page of a message that must be there is not.
+pub(crate) fn missing(topic: TopicId, lane: Lane, offset: Offset) -> Damaged {
+    Damaged {
+        key: format!("page of topic {topic}, lane {lane}, offset {offset}"),
+        why: "it is not there",
     }
 }
 
@@ -173,13 +181,10 @@ impl Overlay {
         lane: Lane,
         from: Offset,
         rows: &[Row],
-    ) -> Vec<Page> {
+    ) -> Result<Vec<Page>, Damaged> {
         let decided = self.pages(topic, lane, from);
         let merged: BTreeMap<Key, &Row> =
             rows.iter().chain(decided).map(|row| (row.key, row)).collect();
-        merged
-            .into_values()
-            .map(|row| open_page(row).expect("rows are verified when they come in"))
-            .collect()
+        merged.into_values().map(open_page).collect()
     }
 }

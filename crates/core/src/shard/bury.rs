@@ -40,10 +40,7 @@ impl Shard {
     /// Ends the delivery and stores the dead letter.
     pub(super) fn bury(&self, now: Timestamp, burial: &Burial<'_>, found: &Found<'_>) -> Decided {
         let Burial { topic, group, lane, offset, .. } = *burial;
-        let message = match self.live.cache.get(topic.row.id, lane, offset) {
-            Some(kept) => kept.message.clone(),
-            None => found.message(topic.row.id, lane, offset)?,
-        };
+        let message = self.message_at(topic.row.id, lane, offset, found)?;
         let last_error = match &burial.last_error {
             Some(text) => text.clone(),
             None => self.last_error(group, lane, offset, burial.entry, found)?,
@@ -51,6 +48,20 @@ impl Shard {
         let mut decision = done();
         self.bury_message(now, burial, &message, last_error, &mut decision.changes);
         Ok(decision)
+    }
+
+    /// A stored message, from memory or from its page.
+    pub(super) fn message_at(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+        found: &Found<'_>,
+    ) -> Result<Arc<Message>, Refusal> {
+        match self.live.cache.get(topic, lane, offset) {
+            Some(kept) => Ok(kept.message.clone()),
+            None => found.message(topic, lane, offset),
+        }
     }
 
     fn last_error(

@@ -41,6 +41,12 @@ impl Shard {
         Some(run.decision())
     }
 
+    /// Leaves the next group alone until something happens to it.
+    pub(crate) fn pass_over(&self) -> Option<Decision> {
+        let id = self.next_group()?.row.id;
+        Some(Decision { notes: vec![Note::Idle(id), Note::Rotor(id)], ..done() })
+    }
+
     fn next_group(&self) -> Option<&Group> {
         let active = &self.live.active;
         let after = (std::ops::Bound::Excluded(self.live.rotor), std::ops::Bound::Unbounded);

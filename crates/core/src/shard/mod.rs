@@ -44,7 +44,8 @@ use crate::change::{Change, Decision, Garbage, Reads, Want};
 use crate::command::{Command, Hold, Missing, Rejection, Reply, TopicName};
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, TopicId};
 use crate::limits::LAPSE_MAX;
-use crate::pipeline::found::{Found, Loaded};
+use crate::pack::Damaged;
+use crate::pipeline::found::{Found, Loaded, missing};
 use crate::row::MarkKind;
 use crate::settings::Settings;
 use crate::time::Timestamp;
@@ -87,6 +88,14 @@ pub(crate) enum Refusal {
     Rejected(Rejection),
     /// Rows are missing. Nothing has changed; it is decided again when they are there.
     Needs(Reads),
+    /// Rows are not what was written: nothing can be decided on them.
+    Damaged(Damaged),
+}
+
+impl From<Damaged> for Refusal {
+    fn from(damaged: Damaged) -> Refusal {
+        Refusal::Damaged(damaged)
+    }
 }
 
 impl From<Rejection> for Refusal {
@@ -172,15 +181,8 @@ impl Shard {
         }
     }
 
-    /// Decides a command and makes it true here. What it decided is shown to nobody before the batch
-    /// it belongs to is durable.
-    pub(crate) fn step(&mut self, now: Timestamp, command: &Command, found: &Found<'_>) -> Decided {
-        let decision = self.decide(now, command, found)?;
-        self.take(now, &decision);
-        Ok(decision)
-    }
-
-    /// Makes a decision true.
+    /// Makes a decision true here. What it decided is shown to nobody before the batch it belongs to
+    /// is durable.
     pub(crate) fn take(&mut self, now: Timestamp, decision: &Decision) {
         self.now = now;
         for change in &decision.changes {
@@ -191,7 +193,8 @@ impl Shard {
         }
     }
 
-    fn decide(&self, now: Timestamp, command: &Command, found: &Found<'_>) -> Decided {
+    /// Decides a command. Nothing changes.
+    pub(crate) fn decide(&self, now: Timestamp, command: &Command, found: &Found<'_>) -> Decided {
         match command {
             Command::CreateTopic(create) => self.create_topic(now, create),
             Command::DeleteTopic(name) => self.delete_topic(name),
@@ -253,7 +256,7 @@ impl Shard {
     }
 
     /// Rows that dispatch asked for are here.
-    pub(crate) fn supply(&mut self, want: &Want, loaded: Loaded) {
+    pub(crate) fn supply(&mut self, want: &Want, loaded: Loaded) -> Result<(), Damaged> {
         match (want, loaded) {
             (Want::Ahead { topic, lane, from }, Loaded::Pages(pages)) => {
                 let mut expected = *from;
@@ -270,7 +273,9 @@ impl Shard {
                         expected = end;
                     }
                 }
-                assert!(!is_there || expected > *from, "message {from} of lane {lane} is missing");
+                if is_there && expected == *from {
+                    return Err(missing(*topic, *lane, *from));
+                }
             }
             (
                 Want::Retry { generation, lane, offset, .. },
@@ -284,6 +289,7 @@ impl Shard {
             }
         }
         self.loaded(want);
+        Ok(())
     }
 
     /// The entry that a wanted retry is for, if it still waits.

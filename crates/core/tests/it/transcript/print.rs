@@ -62,14 +62,12 @@ fn consumer_name(world: &World, id: ConsumerId) -> String {
 
 fn reply(answered: &Answered) -> String {
     match answered {
-        Err(rejection) => match rejection {
-            Rejection::StaleLease { state, current: Some(current), .. } => {
-                format!("stale: {}, attempt {current} is current", state.as_str())
-            }
-            Rejection::StaleLease { state, .. } => format!("stale: {}", state.as_str()),
-            Rejection::Exhausted { full, .. } => format!("full: {full:?}"),
-            other => format!("refused: {other}"),
-        },
+        Err(Rejection::StaleLease { state, current: Some(current), .. }) => {
+            format!("stale: {}, attempt {current} is current", state.as_str())
+        }
+        Err(Rejection::StaleLease { state, .. }) => format!("stale: {}", state.as_str()),
+        Err(Rejection::Exhausted { full, .. }) => format!("full: {full:?}"),
+        Err(rejection) => format!("refused: {rejection}"),
         Ok(reply) => match reply {
             Reply::Done => "ok".into(),
             Reply::TopicCreated { .. } | Reply::GroupCreated { .. } => "created".into(),
