@@ -69,6 +69,8 @@ pub enum Invariant {
     I29,
     /// Size: nothing too large is stored, and nothing of another size than was sent.
     I31,
+    /// Covered replies: what a refusal rests on is committed before it is told.
+    I34,
     /// Dedupe: inside the window one key is one message, and every answer names it.
     I42,
     /// Dedupe ends: after the window a key starts anew.
@@ -87,11 +89,11 @@ pub enum Invariant {
 
 impl Invariant {
     /// Every promise this crate knows, in order.
-    pub const ALL: [Invariant; 35] = {
+    pub const ALL: [Invariant; 36] = {
         use Invariant::*;
         [
             I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15, I16, I17, I18, I19,
-            I20, I21, I22, I23, I25, I27, I28, I29, I31, I42, I43, I45, I49, I50, I51, I52,
+            I20, I21, I22, I23, I25, I27, I28, I29, I31, I34, I42, I43, I45, I49, I50, I51, I52,
         ]
     };
 }

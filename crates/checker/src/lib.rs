@@ -12,6 +12,7 @@
 mod clients;
 mod content;
 mod counters;
+mod covered;
 mod dedupe;
 mod deliveries;
 pub mod history;
@@ -40,6 +41,7 @@ pub fn check(events: &[Event]) -> Report {
     order::judge(&story, &mut findings);
     deliveries::judge(&story, &mut findings);
     settles::judge(&story, &mut findings);
+    covered::judge(&story, &mut findings);
     dedupe::judge(&story, &mut findings);
     redrive::judge(&story, &mut findings);
     counters::judge(&story, &mut findings);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use driftq_checker::history::{Name, Op, Reply as Told, What};
-use driftq_core::command::Full;
+use driftq_core::command::{Full, Stale};
 use driftq_core::{Answered, Command, Rejection, Reply, Ticket};
 
 use crate::world::{Happening, World};
@@ -67,29 +67,25 @@ impl World {
     }
 
     fn saw_rejection(&mut self, rejection: &Rejection) {
-        use driftq_core::command::Stale;
-        match rejection {
-            Rejection::KeyConflict => self.stats.saw("key conflict refused"),
-            Rejection::Exhausted { full: Full::Messages(_), .. } => {
-                self.stats.saw("backlog full: messages")
+        let state = if let Rejection::KeyConflict = rejection {
+            "key conflict refused"
+        } else if let Rejection::Exhausted { full: Full::Messages(_), .. } = rejection {
+            "backlog full: messages"
+        } else if let Rejection::Exhausted { full: Full::Bytes(_), .. } = rejection {
+            "backlog full: bytes"
+        } else if let Rejection::StaleLease { state, .. } = rejection {
+            match state {
+                Stale::Leased => "stale ack refused",
+                Stale::Generation => "settle refused: generation",
+                Stale::Settled => "settle refused: settled",
+                Stale::Waiting => "settle refused: waiting",
+                Stale::Dead => "settle refused: dead",
+                Stale::Gone => "settle refused: gone",
             }
-            Rejection::Exhausted { full: Full::Bytes(_), .. } => {
-                self.stats.saw("backlog full: bytes")
-            }
-            Rejection::StaleLease { state: Stale::Leased, .. } => {
-                self.stats.saw("stale ack refused")
-            }
-            Rejection::StaleLease { state: Stale::Generation, .. } => {
-                self.stats.saw("settle refused: generation");
-            }
-            Rejection::StaleLease { state: Stale::Settled, .. } => {
-                self.stats.saw("settle refused: settled")
-            }
-            Rejection::StaleLease { state: Stale::Waiting, .. } => {
-                self.stats.saw("settle refused: waiting")
-            }
-            _ => {}
-        }
+        } else {
+            return;
+        };
+        self.stats.saw(state);
     }
 }
 

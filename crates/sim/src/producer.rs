@@ -89,7 +89,14 @@ impl World {
                 let message = Sent { idem: Some(self.new_key()), ..self.new_message() };
                 self.stats.saw("key repeated while its first commit was in flight");
                 self.send(client, message.clone());
-                self.send(client, message);
+                // The same intent, or somebody who took the key for something else.
+                match self.rng.u32(0..3) {
+                    0 => {
+                        let body = self.new_body();
+                        self.send(client, Sent { body, ..message });
+                    }
+                    _ => self.send(client, message),
+                }
             }
             _ => {
                 let message = self.new_message();

@@ -89,6 +89,8 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I29], leased::more_leases_than_the_group_allows),
     (&[I31], stored::stored_with_another_size),
     (&[I31], stored::too_large_to_be_stored),
+    (&[I34], settled::refused_before_it_was_so),
+    (&[I34], stored::a_conflict_with_nothing),
     (&[I42], stored::a_key_taken_twice),
     (&[I42], stored::a_duplicate_under_another_key),
     (&[I43], stored::a_key_outlives_its_window),

@@ -30,6 +30,23 @@ pub(super) fn a_stale_extend_is_done(tale: &mut Tale, wrong: bool) {
     tale.is_over();
 }
 
+pub(super) fn refused_before_it_was_so(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    tale.expires(0, 1);
+    let call = tale.asks_to(Verb::Ack, 0, 1);
+    if wrong {
+        tale.is_refused(call, "STALE_LEASE", "leased");
+        tale.leases(0, 2);
+    } else {
+        tale.leases(0, 2);
+        tale.is_refused(call, "STALE_LEASE", "leased");
+    }
+    tale.acks(0, 2);
+    tale.is_over();
+}
+
 pub(super) fn a_settlement_of_an_old_generation_is_done(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     tale.produces(1);

@@ -220,3 +220,10 @@ pub(super) fn delivered_before_it_is_stored(tale: &mut Tale, wrong: bool) {
     tale.grants(0, 1, |_| ());
     tale.delivers(0, 1, |_| ());
 }
+
+pub(super) fn a_conflict_with_nothing(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    let call = tale.sends_keyed(1, "k");
+    tale.is_refused(call, if wrong { "CONFLICT" } else { "RESOURCE_EXHAUSTED" }, "");
+    tale.is_over();
+}

@@ -1,0 +1,108 @@
+//! What a refusal rests on is committed: I34.
+//!
+//! A refusal is an answer like any other. One that says "a later attempt has it" or "this key is
+//! another message's" while that is not durable tells a worker to drop its result, or a producer to
+//! give up, for something that may never have happened.
+
+use crate::history::How;
+use crate::ids::{Column, EntryId, IdentityId};
+use crate::invariant::Invariant::I34;
+use crate::report::Findings;
+use crate::story::{Ask, Outcome, Seen, Step, Story};
+
+/// Judges refusals, where commits are seen.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    if !story.has_facts() {
+        return;
+    }
+    let mut judge = Judge {
+        story,
+        findings,
+        entries: story.places.entries.column(Committed::default()),
+        keys: story.places.identities.column(false),
+    };
+    for moment in &story.moments {
+        match moment.seen {
+            Seen::Committed(batch) => {
+                for step in story.steps_of(&story.batches[batch]) {
+                    judge.step(step);
+                }
+            }
+            Seen::Answered(call) => {
+                let call = &story.calls[call];
+                if let Outcome::Refused { code, state } = call.outcome {
+                    judge.refused(moment.seq, call.ask, code, state);
+                }
+            }
+            Seen::Invoked(_) | Seen::Delivered { .. } => {}
+        }
+    }
+}
+
+/// What is committed of an entry.
+#[derive(Clone, Copy, Default)]
+struct Committed {
+    highest: u32,
+    is_waiting: bool,
+    is_acked: bool,
+    is_dead: bool,
+}
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    entries: Column<EntryId, Committed>,
+    keys: Column<IdentityId, bool>,
+}
+
+impl Judge<'_, '_> {
+    fn step(&mut self, step: &Step<'_>) {
+        if let Step::Granted { entry, granted } = *step {
+            let known = &mut self.entries[entry];
+            known.highest = known.highest.max(granted.lease.attempt);
+        } else if let Step::Ended { entry, how, .. } = *step {
+            let known = &mut self.entries[entry];
+            match how {
+                How::Acked => known.is_acked = true,
+                How::Dead { .. } => known.is_dead = true,
+                How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => {
+                    known.is_waiting = true;
+                }
+            }
+        } else if let Step::Died { entry, .. } = *step {
+            self.entries[entry].is_dead = true;
+        } else if let Step::Stored(put) = step
+            && let Some((identity, _)) = put.identity
+        {
+            self.keys[identity] = true;
+        }
+    }
+
+    fn refused(&mut self, seq: u64, ask: Ask<'_>, code: &str, state: Option<&str>) {
+        if let Ask::Produce(send) = ask
+            && code == "CONFLICT"
+            && send.identity.is_some_and(|identity| !self.keys[identity])
+        {
+            let says = format_args!("a key is said to be another message's, and none is stored");
+            self.findings.add(I34, seq, says);
+        }
+        let Ask::Settle(settle) = ask else { return };
+        if settle.by_owner {
+            return;
+        }
+        let known = self.entries[settle.entry];
+        let is_so = match state {
+            Some("leased") => known.highest > settle.attempt,
+            Some("waiting") => known.is_waiting,
+            Some("settled") => known.is_acked,
+            Some("dead") => known.is_dead,
+            Some(_) | None => true,
+        };
+        if code == "STALE_LEASE" && !is_so {
+            let text = self.story.places.entry_text(settle.entry);
+            let state = state.unwrap_or_default();
+            let says = format_args!("attempt {} of {text} is said to be {state}", settle.attempt);
+            self.findings.add(I34, seq, says);
+        }
+    }
+}
