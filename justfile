@@ -4,7 +4,7 @@
 sim_run := "cargo run --quiet --profile sim -p driftq-sim --bin sim --"
 
 # The bugs that fall to the fewest seeds; what CI can afford on every push.
-quickest_bugs := "ack-by-owner attempts-in-memory reply-before-commit"
+quickest_bugs := "ack-by-owner-only attempts-in-memory reply-before-commit"
 
 # List the recipes
 default:
@@ -52,7 +52,7 @@ sim-one SEED:
 
 # Seeded bugs, all or those NAMED: each must be found under the invariant its patch names
 bugs *NAMES:
-    {{ sim_run }} bugs {{ NAMES }}
+    cargo run --quiet -p xtask -- bugs {{ NAMES }}
 
 # Deliveries settled a second: core, packing and pipeline, one thread, memory engine
 bench-core:
@@ -64,6 +64,7 @@ recovery:
 
 # Instructions per delivery (callgrind), held by a ratchet
 instructions:
+    cargo build --quiet --release -p driftq-sim --bin bench_core
     cargo run --quiet --release -p driftq-sim --bin instructions
 
 # What .ci/run runs: check, 300 seeds, the three quickest bugs

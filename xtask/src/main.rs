@@ -1,11 +1,12 @@
 //! Chores of the repository. `cargo run -p xtask -- tidy` holds the tree against rules that no
-//! compiler knows.
+//! compiler knows; `bugs` puts the simulator to the test.
 //!
 //! One file per rule; each takes the files and returns what is wrong. A finding says where, what,
 //! and what to do about it. The same run is a test, so `just test` fails where `just tidy` does.
 
 #![expect(clippy::print_stdout, reason = "findings are this program's output")]
 
+mod bugs;
 mod decisions;
 mod edges;
 mod links;
@@ -17,15 +18,20 @@ use std::process::ExitCode;
 
 use tree::{Finding, Tree};
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if arguments != ["tidy"] {
-        anyhow::bail!(USAGE);
-    }
     let tree = Tree::read()?;
-    let findings = tidy(&tree)?;
+    match arguments.split_first() {
+        Some((verb, [])) if verb == "tidy" => report(&tree),
+        Some((verb, names)) if verb == "bugs" => bugs::run(&tree, names),
+        Some(_) | None => anyhow::bail!(USAGE),
+    }
+}
+
+fn report(tree: &Tree) -> anyhow::Result<ExitCode> {
+    let findings = tidy(tree)?;
     for finding in &findings {
         println!("{finding}");
     }

@@ -1,6 +1,6 @@
 //! Faults: armed for a point in the life of a batch, and struck when it is reached.
 
-use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use driftq_checker::history::What;
 use driftq_core::{ConsumerId, Ticket};
@@ -72,8 +72,8 @@ pub(crate) struct Faults {
     is_healed: bool,
     slow_until: u64,
     slow_ms: u64,
-    /// Commits of these lives from these batches on never take effect.
-    lost: BTreeSet<(u64, u64)>,
+    /// Commits of these lives that never take effect: a range of batches.
+    lost: Vec<(u64, RangeInclusive<u64>)>,
     /// How often the node died.
     pub(crate) deaths: u64,
 }
@@ -85,7 +85,7 @@ impl Faults {
 
     /// Whether this commit is one that never takes effect.
     pub(crate) fn takes_commit(&self, life: u64, batch: u64) -> bool {
-        self.lost.iter().any(|(of, from)| *of == life && batch >= *from)
+        self.lost.iter().any(|(of, batches)| *of == life && batches.contains(&batch))
     }
 
     /// Nothing depends on a life that is long over.
@@ -150,11 +150,16 @@ impl World {
                 let undecided =
                     node.under_way.iter().find(|batch| batch.point != Point::Unreleased);
                 let undecided = undecided.map(|batch| (node.life, batch.batch));
-                // What had left the node takes effect or not, in order, up to some batch.
-                if let Some((life, from)) = undecided
-                    && self.rng.bool()
-                {
-                    self.faults.lost.insert((life, from + self.rng.u64(0..2)));
+                // What had left the node takes effect or not: all, up to some batch, or all but one.
+                if let Some((life, batch)) = undecided {
+                    match self.rng.u32(0..3) {
+                        0 => {}
+                        1 => {
+                            let from = batch + self.rng.u64(0..2);
+                            self.faults.lost.push((life, from..=u64::MAX));
+                        }
+                        _ => self.faults.lost.push((life, batch..=batch)),
+                    }
                 }
                 self.kill_node();
             }

@@ -6,6 +6,7 @@
 //! 3. The simulator does not judge. It writes a history; the checker reads it.
 
 mod admin;
+pub mod bench;
 mod clients;
 mod consumer;
 mod facts;

@@ -182,13 +182,16 @@ impl Shard {
     }
 
     fn absorb_lane(&mut self, topic: TopicId, lane: Lane, state: &LaneState) {
-        if let Some(topic) = self.topics.get_mut(&topic) {
-            let known = &mut topic.lanes[lane.index()];
+        if let Some(of) = self.topics.get_mut(&topic) {
+            let known = &mut of.lanes[lane.index()];
             known.first = state.first;
             known.first_bytes = state.first_bytes;
             known.trimmed = state.trimmed;
             known.dead = state.dead;
             known.marks.clone_from(&state.marks);
+        }
+        if state.trimmed < state.first {
+            self.plan_chore(topic, lane);
         }
     }
 

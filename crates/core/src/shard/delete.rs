@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::change::{Change, Decision, Effect, Garbage};
+use crate::change::{Change, Decision, Effect, Garbage, LaneState};
 use crate::command::{GroupName, Rejection, Reply, TopicName};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::PAGE_MESSAGES_MAX;
@@ -15,7 +15,7 @@ impl Shard {
         let lanes = topic.lanes.iter().zip(&group.cursors);
         let backlog = lanes.map(|(lane, cursor)| cursor.backlog(lane.high)).sum();
         let mut decision = Decision::reply(Reply::GroupDeleted { backlog, open: group.open });
-        self.discard_group(group, &mut decision);
+        self.discard_group(topic, group, &mut decision);
         Ok(decision)
     }
 
@@ -29,7 +29,7 @@ impl Shard {
         let mut decision = Decision::reply(Reply::TopicDeleted { messages, dead_letters });
         for topic in [Some(topic), topic.dlq.map(|dlq| &self.topics[&dlq])].into_iter().flatten() {
             for id in topic.groups.values() {
-                self.discard_group(&self.groups[id], &mut decision);
+                self.discard_group(topic, &self.groups[id], &mut decision);
             }
             self.discard_topic(topic, &mut decision.changes);
         }
@@ -53,17 +53,29 @@ impl Shard {
         changes.push(Change::Garbage { id: id.0, garbage });
     }
 
-    fn discard_group(&self, group: &Group, decision: &mut Decision) {
+    fn discard_group(&self, topic: &Topic, group: &Group, decision: &mut Decision) {
         for index in 0..group.cursors.len() {
-            self.discard_cursor(group, Lane::of(index as u32), &mut decision.changes);
+            self.discard_cursor(topic, group, Lane::of(index as u32), &mut decision.changes);
         }
         decision.changes.push(Change::GroupGone(group.row.id));
         decision.effects.extend(group.consumers.iter().map(|consumer| Effect::Dismiss(*consumer)));
     }
 
     /// Blocks and notes of a cursor whose life is over.
-    pub(super) fn discard_cursor(&self, group: &Group, lane: Lane, changes: &mut Vec<Change>) {
+    pub(super) fn discard_cursor(
+        &self,
+        topic: &Topic,
+        group: &Group,
+        lane: Lane,
+        changes: &mut Vec<Change>,
+    ) {
         let cursor = group.cursor(lane);
+        let state = topic.lane(lane);
+        if cursor.low() < state.trimmed {
+            // What it had open kept pages from being trimmed: look at them again.
+            let state = LaneState { trimmed: cursor.low(), ..state.clone() };
+            changes.push(Change::Lane { topic: topic.row.id, lane, state });
+        }
         let generation = cursor.start.generation;
         let extent = (lane, cursor.low(), cursor.next);
         // Cursors made together share their generation: what is left of them is one piece of garbage.

@@ -202,7 +202,7 @@ impl Shard {
             Command::DeleteGroup(name) => self.delete_group(name),
             Command::Pause(pause) => self.pause(now, pause),
             Command::Resume(name) => self.resume(name),
-            Command::Seek(seek) => self.seek(seek),
+            Command::Seek(seek) => self.seek(now, seek),
             Command::Produce(produce) => self.produce(now, produce, found),
             Command::Join(join) => self.join(now, join),
             Command::Leave(consumer) => Ok(self.leave(*consumer)),

@@ -70,7 +70,11 @@ impl Shard {
             namespace: requested.row.namespace.clone(),
             topic: target.unwrap_or(&requested.row.name).clone(),
         };
-        self.topic_named(&name)
+        let topic = self.topic_named(&name)?;
+        match topic.is_dlq() {
+            true => Err(Rejection::invalid("topic", "dead letters are not produced")),
+            false => Ok(topic),
+        }
     }
 
     fn check_size(&self, produce: &Produce) -> Result<(), Rejection> {

@@ -7,11 +7,12 @@ use crate::change::{Change, CursorStart, Decision, GroupRow};
 use crate::command::{Rejection, Reply, Seek, SeekTo, Sought};
 use crate::id::{Generation, Lane, Offset};
 use crate::shard::{Decided, Shard, Topic};
+use crate::time::Timestamp;
 
 impl Shard {
-    pub(super) fn seek(&self, seek: &Seek) -> Decided {
+    pub(super) fn seek(&self, now: Timestamp, seek: &Seek) -> Decided {
         let (topic, group) = self.group_named(&seek.name)?;
-        if group.row.paused.is_none() && !group.consumers.is_empty() {
+        if !group.is_paused(now) && !group.consumers.is_empty() {
             return Err(Rejection::HasConsumers.into());
         }
         let targets = targets(topic, seek.to)?;
@@ -36,7 +37,7 @@ impl Shard {
                 }
             };
             row.cursors[lane.index()] = CursorStart { generation, offset, bytes };
-            self.discard_cursor(group, lane, &mut changes);
+            self.discard_cursor(topic, group, lane, &mut changes);
         }
         let reply = Reply::Sought(sought);
         if seek.dry_run {

@@ -1,0 +1,236 @@
+//! A closed loop around core, packing and pipeline on the memory engine: one thread, no network, no disk.
+//!
+//! Every turn sends a batch of commands, commits it, and takes what is delivered. Half of the messages
+//! carry a key, one settle in twenty is a nack, and a given number of deliveries is open at any time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use driftq_core::change::Effect;
+use driftq_core::command::{
+    Claim, CreateTopic, GroupName, Join, Nack, NackKind, Produce, Start, TopicName,
+};
+use driftq_core::{
+    Command, ConsumerId, Envelope, Input, LeaseToken, Output, Pipeline, PipelineConfig, Recovery,
+    SettingsPatch, ShardConfig, Ticket, Timestamp,
+};
+use driftq_storage::conformance::wait;
+use driftq_storage::{Engine, Memory, Ownership};
+
+const PARTITIONS: u32 = 8;
+const GROUPS: usize = 3;
+const CONSUMERS: u32 = 4;
+const BATCH: usize = 256;
+const BODY: usize = 256;
+/// The time that passes from batch to batch.
+const BATCH_MS: u64 = 1;
+
+/// In which order deliveries are settled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// As they came.
+    First,
+    /// Any of those that are open.
+    Random,
+}
+
+/// The loop.
+pub struct Bench {
+    engine: Memory,
+    ownership: Ownership,
+    pipeline: Pipeline,
+    clock: Arc<AtomicU64>,
+    now: Timestamp,
+    rng: fastrand::Rng,
+    order: Order,
+    open: usize,
+    next_ticket: u64,
+    next_message: u64,
+    held: std::collections::VecDeque<LeaseToken>,
+    outputs: Vec<Output>,
+    /// Deliveries settled so far.
+    pub settled: u64,
+    /// Commits so far.
+    pub commits: u64,
+}
+
+impl Bench {
+    /// A loop that keeps `open` deliveries open.
+    pub fn new(order: Order, open: usize) -> Bench {
+        let clock = Arc::new(AtomicU64::new(1_000_000));
+        let authority = clock.clone();
+        let engine = Memory::new(move || Timestamp(authority.load(Ordering::Relaxed)));
+        let config = ShardConfig::default();
+        let (ownership, now) = wait(engine.claim(config.shard)).expect("memory does not fail");
+        let mut recovery = Recovery::new(config);
+        recovery.loaded().expect("nothing is there");
+        let pipeline =
+            Pipeline::new(recovery.finish(), ownership.epoch, now, PipelineConfig::default());
+        let mut bench = Bench {
+            engine,
+            ownership,
+            pipeline,
+            clock,
+            now,
+            rng: fastrand::Rng::with_seed(7),
+            order,
+            open,
+            next_ticket: 0,
+            next_message: 0,
+            held: std::collections::VecDeque::new(),
+            outputs: Vec::new(),
+            settled: 0,
+            commits: 0,
+        };
+        bench.set_up();
+        bench
+    }
+
+    fn topic() -> TopicName {
+        TopicName { namespace: "default".into(), topic: "orders".into() }
+    }
+
+    fn set_up(&mut self) {
+        // Settled messages go within the run, so that trimming is part of what is measured.
+        let settings = SettingsPatch {
+            retention_ms: Some(1_000),
+            max_in_flight: Some(100_000),
+            max_open: Some(100_000),
+            ..SettingsPatch::default()
+        };
+        self.send(Command::CreateTopic(CreateTopic {
+            name: Bench::topic(),
+            partitions: PARTITIONS,
+            settings,
+        }));
+        self.turn();
+        let mut consumer = 0;
+        for group in 0..GROUPS {
+            for _ in 0..CONSUMERS {
+                consumer += 1;
+                let join = Join {
+                    consumer: ConsumerId(consumer),
+                    name: GroupName {
+                        topic: Bench::topic(),
+                        group: format!("group-{group}").into(),
+                    },
+                    owner: format!("worker-{consumer}").into(),
+                    lease_ms: Some(3_600_000),
+                    credit: (self.open / (GROUPS * CONSUMERS as usize)) as u32,
+                    credit_bytes: u64::MAX / 2,
+                    start: Start::Earliest,
+                };
+                self.send(Command::Join(join));
+            }
+        }
+        self.turn();
+        while self.held.len() < self.open - GROUPS * CONSUMERS as usize {
+            for _ in 0..BATCH {
+                self.produce();
+            }
+            self.turn();
+        }
+    }
+
+    fn send(&mut self, command: Command) {
+        self.next_ticket += 1;
+        let arrived = Input::Arrived(Ticket(self.next_ticket), command);
+        self.pipeline.on(self.now, arrived, &mut self.outputs);
+    }
+
+    fn produce(&mut self) {
+        self.next_message += 1;
+        let number = self.next_message;
+        let key = format!("user:{}", number % 997);
+        let idempotency_key = (number % 2 == 0).then(|| format!("intent-{number}").into());
+        self.send(Command::Produce(Box::new(Produce {
+            topic: Bench::topic(),
+            key: key.into(),
+            value: vec![b'x'; BODY].into(),
+            envelope: Envelope { idempotency_key, ..Envelope::default() },
+            routing: None,
+            trace: None,
+        })));
+    }
+
+    fn settle(&mut self) {
+        let token = match self.order {
+            Order::First => self.held.pop_front(),
+            Order::Random => {
+                let index = self.rng.usize(0..self.held.len());
+                self.held.swap_remove_back(index)
+            }
+        };
+        let Some(token) = token else { return };
+        let claim = Claim::Token(token);
+        self.settled += 1;
+        self.send(match self.settled % 20 {
+            0 => Command::Nack(Nack {
+                claim,
+                reason: Some("it broke".into()),
+                delay_ms: None,
+                kind: NackKind::Failed,
+            }),
+            _ => Command::Ack(claim),
+        });
+    }
+
+    /// One batch: a quarter produces, the rest settles, for each message is settled by three groups.
+    pub fn batch(&mut self) {
+        for _ in 0..BATCH / (GROUPS + 1) {
+            self.produce();
+            for _ in 0..GROUPS {
+                self.settle();
+            }
+        }
+        self.turn();
+    }
+
+    /// Open entries of the shard, waiting ones included.
+    pub fn open_entries(&self) -> u64 {
+        self.pipeline.shard().open_entries()
+    }
+
+    fn turn(&mut self) {
+        self.now = self.now.after(BATCH_MS);
+        self.clock.store(self.now.0, Ordering::Relaxed);
+        loop {
+            self.pipeline.turn(self.now, &mut self.outputs);
+            if self.outputs.is_empty() {
+                return;
+            }
+            while !self.outputs.is_empty() {
+                for output in std::mem::take(&mut self.outputs) {
+                    self.perform(output);
+                }
+            }
+        }
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::StartRead(id, reads) => {
+                let rows =
+                    wait(self.engine.read(self.ownership, reads)).expect("memory does not fail");
+                self.pipeline.on(self.now, Input::ReadDone(id, rows), &mut self.outputs);
+            }
+            Output::StartCommit(batch, writes) => {
+                self.commits += 1;
+                let no = batch.no;
+                wait(self.engine.commit(self.ownership, no, writes)).expect("memory does not fail");
+                self.pipeline.on(self.now, Input::CommitDone(no), &mut self.outputs);
+            }
+            Output::Release(release) => {
+                for (_, answered) in &release.batch.replies {
+                    answered.as_ref().expect("nothing is refused here");
+                }
+                for effect in &release.batch.effects {
+                    if let Effect::Deliver(_, delivery) = effect {
+                        self.held.push_back(delivery.token.clone());
+                    }
+                }
+            }
+            Output::Die(damaged) => panic!("{damaged}"),
+        }
+    }
+}

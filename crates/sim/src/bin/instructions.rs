@@ -1,0 +1,48 @@
+//! Instructions per settled delivery, counted by callgrind: a figure that a busy machine cannot blur.
+//!
+//! Two runs of different length are subtracted, so that setting up does not count. The figure may not
+//! grow past the ratchet in `instructions.txt`; when it falls, lower the ratchet in the same change.
+#![expect(clippy::print_stdout, reason = "this is a program for people")]
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+const SHORT: u64 = 100;
+const LONG: u64 = 400;
+/// How much of the ratchet counts as noise: allocators and hashes differ a little between builds.
+const NOISE: f64 = 0.02;
+
+fn main() -> ExitCode {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("instructions.txt");
+    let text = std::fs::read_to_string(&file).unwrap_or_default();
+    let Ok(ratchet) = text.trim().parse::<f64>() else {
+        println!("instructions.txt holds no number");
+        return ExitCode::FAILURE;
+    };
+    let (Some(short), Some(long)) = (count(SHORT), count(LONG)) else {
+        println!("bench_core under valgrind gave no count: build it with `cargo build --release`");
+        return ExitCode::FAILURE;
+    };
+    let figure = (long.0 - short.0) as f64 / (long.1 - short.1) as f64;
+    if figure < ratchet * (1.0 - NOISE) {
+        println!("fewer than the ratchet says: write {figure:.0} into instructions.txt");
+    }
+    println!("instructions per settled delivery: {figure:.0}, at most {ratchet:.0}");
+    if figure <= ratchet * (1.0 + NOISE) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Instructions and settled deliveries of a run.
+fn count(batches: u64) -> Option<(u64, u64)> {
+    let bench = std::env::current_exe().ok()?.with_file_name("bench_core");
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .arg(bench)
+        .arg(batches.to_string())
+        .output()
+        .ok()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    let collected = said.lines().find_map(|line| line.split_once("Collected : "))?.1;
+    let told = String::from_utf8_lossy(&output.stdout);
+    let settled = told.lines().find_map(|line| line.strip_prefix("settled "))?;
+    Some((collected.trim().parse().ok()?, settled.trim().parse().ok()?))
+}

@@ -1,0 +1,190 @@
+//! Recovery does not depend on the backlog: 10 000 000 messages against 1 000, with equal open state.
+#![expect(clippy::print_stdout, reason = "this is a program for people")]
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use driftq_core::command::{CreateTopic, GroupName, Join, Produce, Start, TopicName};
+use driftq_core::row::Table;
+use driftq_core::{
+    Command, ConsumerId, Input, Output, Pipeline, PipelineConfig, Recovery, SettingsPatch,
+    ShardConfig, Ticket, Timestamp,
+};
+use driftq_storage::conformance::wait;
+use driftq_storage::{Engine, Memory, Ownership};
+
+const SMALL: u64 = 1_000;
+const LARGE: u64 = 10_000_000;
+const OPEN: u32 = 900;
+const PARTITIONS: u32 = 4;
+const BATCH: u64 = 1_024;
+const HEADS_MAX: usize = 1_100;
+const ROUNDS: usize = 9;
+const SLOWER_MAX: f64 = 2.0;
+
+fn main() -> ExitCode {
+    let small = fill(SMALL);
+    let large = fill(LARGE);
+    // Turn about, so that a busy moment strikes both.
+    let rounds: Vec<(Seen, Seen)> =
+        (0..ROUNDS).map(|_| (recover(&small), recover(&large))).collect();
+    let small_time = median(rounds.iter().map(|(small, _)| small.time));
+    let large_time = median(rounds.iter().map(|(_, large)| large.time));
+    let (small, large) = &rounds[0];
+    println!("{SMALL} messages: {:?} in {small_time:?}", small.rows);
+    println!("{LARGE} messages: {:?} in {large_time:?}", large.rows);
+    let count = |seen: &Seen, table| seen.rows.get(&table).copied().unwrap_or(0);
+    let without_heads = |seen: &Seen| {
+        let mut rows = seen.rows.clone();
+        rows.remove(&Table::Head);
+        rows
+    };
+    let slower = large_time.as_secs_f64() / small_time.as_secs_f64();
+    let claims = [
+        ("no page is read", count(large, Table::Page) == 0),
+        ("equal blocks, cursors and small rows", without_heads(small) == without_heads(large)),
+        ("at most 1 100 heads", count(large, Table::Head) <= HEADS_MAX),
+        ("at most twice the time", slower <= SLOWER_MAX),
+    ];
+    for (claim, holds) in claims {
+        println!("{claim}: {}", if holds { "yes" } else { "NO" });
+    }
+    println!("recovery of {LARGE} messages takes {slower:.2} times that of {SMALL}");
+    if claims.iter().all(|(_, holds)| *holds) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn median(times: impl Iterator<Item = Duration>) -> Duration {
+    let mut times: Vec<Duration> = times.collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+/// What a recovery read, and how long it took.
+struct Seen {
+    rows: BTreeMap<Table, usize>,
+    time: Duration,
+}
+
+fn recover(engine: &Memory) -> Seen {
+    let began = Instant::now();
+    let mut rows: BTreeMap<Table, usize> = BTreeMap::new();
+    let (_, recovery) = read_back(engine, &mut rows);
+    let recovered = recovery.finish();
+    let (epoch, now) = (driftq_core::Epoch(0), recovered.now);
+    let pipeline = Pipeline::new(recovered, epoch, now, PipelineConfig::default());
+    let time = began.elapsed();
+    assert_eq!(pipeline.shard().open_entries(), u64::from(OPEN), "the open state is there");
+    Seen { rows, time }
+}
+
+fn read_back(engine: &Memory, seen: &mut BTreeMap<Table, usize>) -> (Ownership, Recovery) {
+    let config = ShardConfig::default();
+    let (ownership, _) = wait(engine.claim(config.shard)).expect("memory does not fail");
+    let mut recovery = Recovery::new(config);
+    let mut loaded = Vec::new();
+    wait(engine.load(ownership, &mut |row| loaded.push(row))).expect("memory does not fail");
+    for row in loaded {
+        *seen.entry(row.key.table()).or_default() += 1;
+        recovery.row(row).expect("nothing is damaged");
+    }
+    recovery.loaded().expect("nothing is damaged");
+    while let Some(read) = recovery.next_read() {
+        let rows =
+            wait(engine.read(ownership, vec![read])).expect("memory does not fail").remove(0);
+        for row in &rows {
+            *seen.entry(row.key.table()).or_default() += 1;
+        }
+        recovery.read(&rows).expect("nothing is damaged");
+    }
+    (ownership, recovery)
+}
+
+/// A shard with `messages` messages, of which a group has [`OPEN`] open.
+fn fill(messages: u64) -> Memory {
+    let engine = Memory::new(|| Timestamp(1_000_000));
+    let (ownership, recovery) = read_back(&engine, &mut BTreeMap::new());
+    let now = Timestamp(1_000_000);
+    let pipeline =
+        Pipeline::new(recovery.finish(), ownership.epoch, now, PipelineConfig::default());
+    let mut node = Node { engine, ownership, pipeline, now, next_ticket: 0 };
+    let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
+    let settings = SettingsPatch {
+        max_backlog_messages: Some(u64::MAX),
+        max_backlog_bytes: Some(u64::MAX),
+        max_in_flight: Some(100_000),
+        max_open: Some(100_000),
+        ..SettingsPatch::default()
+    };
+    let create = CreateTopic { name: topic.clone(), partitions: PARTITIONS, settings };
+    node.send(Command::CreateTopic(create));
+    node.settle_down();
+    node.send(Command::Join(Join {
+        consumer: ConsumerId(1),
+        name: GroupName { topic: topic.clone(), group: "biller".into() },
+        owner: "worker".into(),
+        lease_ms: Some(43_200_000),
+        credit: OPEN,
+        credit_bytes: u64::MAX / 2,
+        start: Start::Earliest,
+    }));
+    let mut sent = 0;
+    while sent < messages {
+        for number in sent..messages.min(sent + BATCH) {
+            node.send(Command::Produce(Box::new(Produce {
+                topic: topic.clone(),
+                key: number.to_string().into(),
+                value: "a message".into(),
+                envelope: Default::default(),
+                routing: None,
+                trace: None,
+            })));
+        }
+        sent += BATCH;
+        node.settle_down();
+    }
+    node.engine
+}
+
+struct Node {
+    engine: Memory,
+    ownership: Ownership,
+    pipeline: Pipeline,
+    now: Timestamp,
+    next_ticket: u64,
+}
+
+impl Node {
+    fn send(&mut self, command: Command) {
+        self.next_ticket += 1;
+        let mut outputs = Vec::new();
+        self.pipeline.on(self.now, Input::Arrived(Ticket(self.next_ticket), command), &mut outputs);
+    }
+
+    fn settle_down(&mut self) {
+        self.now = self.now.after(1);
+        loop {
+            let mut outputs = Vec::new();
+            self.pipeline.turn(self.now, &mut outputs);
+            if outputs.is_empty() {
+                return;
+            }
+            while let Some(output) = outputs.pop() {
+                match output {
+                    Output::StartRead(id, reads) => {
+                        let rows = wait(self.engine.read(self.ownership, reads))
+                            .expect("memory does not fail");
+                        self.pipeline.on(self.now, Input::ReadDone(id, rows), &mut outputs);
+                    }
+                    Output::StartCommit(batch, writes) => {
+                        wait(self.engine.commit(self.ownership, batch.no, writes))
+                            .expect("memory does not fail");
+                        self.pipeline.on(self.now, Input::CommitDone(batch.no), &mut outputs);
+                    }
+                    Output::Release(_) => {}
+                    Output::Die(damaged) => panic!("{damaged}"),
+                }
+            }
+        }
+    }
+}

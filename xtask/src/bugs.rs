@@ -1,0 +1,158 @@
+//! Seeded bugs: does the simulator still find what it must find?
+//!
+//! Each bug is a patch of a few lines against the product crates, kept beside the simulator. It is
+//! applied to a copy of the tree; the unchanged workload must find it within so many seeds, by the
+//! checker and not by a panic, under the invariant that the patch names in its first line.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+use anyhow::{Context, bail, ensure};
+
+use crate::tree::Tree;
+
+/// Where the patches are.
+const BUGS: &str = "crates/sim/bugs";
+/// How many seeds a bug may hide behind.
+const SEEDS: &str = "500";
+/// Bugs that the tests may not see, so that the simulator is shown to be needed.
+const INVISIBLE_MIN: usize = 6;
+/// Changed lines of a patch.
+const LINES_MAX: usize = 10;
+
+struct Bug {
+    name: String,
+    invariant: String,
+    patch: String,
+}
+
+/// Finds the named bugs, or all, with the clean tree as control and a word on what the tests see.
+pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
+    let bugs = bugs(tree, names)?;
+    let copy = Copy::make(tree)?;
+    let is_full = names.is_empty();
+    if is_full {
+        println!("the clean tree over the same seeds:");
+        let status = copy.sim(&["run", SEEDS, "1"])?.status()?;
+        ensure!(status.success(), "the clean tree is not clean");
+    }
+    let (mut found, mut invisible) = (0, 0);
+    println!(
+        "{:<36} {:<10} {:<32} {:>8} {:>12}",
+        "bug", "invariant", "found", "seconds", "just test"
+    );
+    for bug in &bugs {
+        let began = Instant::now();
+        copy.apply(&bug.patch, &[])?;
+        let output = copy.sim(&["find", &bug.invariant, SEEDS])?.output()?;
+        let seconds = began.elapsed().as_secs();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let said = said.lines().last().unwrap_or("nothing was said").to_owned();
+        found += usize::from(output.status.success());
+        let tests = match is_full {
+            true if copy.tests_pass()? => {
+                invisible += 1;
+                "passes"
+            }
+            true => "fails",
+            false => "-",
+        };
+        let Bug { name, invariant, .. } = bug;
+        println!("{name:<36} {invariant:<10} {said:<32} {seconds:>8} {tests:>12}");
+        copy.apply(&bug.patch, &["--reverse"])?;
+    }
+    if is_full {
+        println!(
+            "bugs that `just test` does not see: {invisible}, at least {INVISIBLE_MIN} wanted"
+        );
+    }
+    println!("bugs found {found} of {}", bugs.len());
+    let is_good = found == bugs.len() && (!is_full || invisible >= INVISIBLE_MIN);
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn bugs(tree: &Tree, names: &[String]) -> anyhow::Result<Vec<Bug>> {
+    let mut bugs = Vec::new();
+    for (path, patch) in tree.ending(".patch").filter(|(path, _)| path.starts_with(BUGS)) {
+        let name = Path::new(path).file_stem().context("a patch has a name")?.to_string_lossy();
+        let first = patch.lines().next().unwrap_or_default();
+        let Some(invariant) = first.strip_prefix("invariant: ") else {
+            bail!("{path}:1: begin with `invariant: I…`, the promise it breaks");
+        };
+        let is_change = |line: &&str| {
+            (line.starts_with('+') || line.starts_with('-'))
+                && !line.starts_with("+++")
+                && !line.starts_with("---")
+        };
+        let lines = patch.lines().filter(is_change).count();
+        ensure!(lines <= LINES_MAX, "{path}: {lines} changed lines, at most {LINES_MAX}");
+        if names.is_empty() || names.iter().any(|wanted| *wanted == name) {
+            let (name, invariant) = (name.into_owned(), invariant.to_owned());
+            bugs.push(Bug { name, invariant, patch: patch.to_owned() });
+        }
+    }
+    let known = |wanted: &&String| !bugs.iter().any(|bug| bug.name == **wanted);
+    let unknown: Vec<&String> = names.iter().filter(known).collect();
+    ensure!(unknown.is_empty(), "no such bug: {unknown:?}; see {BUGS}");
+    Ok(bugs)
+}
+
+/// A copy of the tree that can be broken, with a build directory that outlives it.
+struct Copy {
+    at: PathBuf,
+    build: PathBuf,
+}
+
+impl Copy {
+    fn make(tree: &Tree) -> anyhow::Result<Copy> {
+        let work = tree.root.join("target").join("bugs");
+        let (at, build) = (work.join("tree"), work.join("build"));
+        if at.exists() {
+            std::fs::remove_dir_all(&at)?;
+        }
+        for (path, text) in tree.texts() {
+            let target = at.join(path);
+            std::fs::create_dir_all(target.parent().context("a file has a folder")?)?;
+            std::fs::write(target, text)?;
+        }
+        // Without a repository of its own git would look for one further up and patch nothing.
+        let status = Command::new("git").args(["init", "--quiet"]).arg(&at).status()?;
+        ensure!(status.success(), "git init failed");
+        Ok(Copy { at, build })
+    }
+
+    fn apply(&self, patch: &str, options: &[&str]) -> anyhow::Result<()> {
+        let file = self.at.join("bug.patch");
+        std::fs::write(&file, patch)?;
+        let mut git = Command::new("git");
+        let status = git.current_dir(&self.at).arg("apply").args(options).arg(&file).status()?;
+        ensure!(status.success(), "a patch does not apply: bring it up to date");
+        Ok(())
+    }
+
+    fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut cargo = Command::new("cargo");
+        cargo.current_dir(&self.at).env("CARGO_TARGET_DIR", &self.build).args(arguments);
+        cargo.env("RUST_BACKTRACE", "0");
+        cargo
+    }
+
+    /// The simulator of the copy.
+    fn sim(&self, arguments: &[&str]) -> anyhow::Result<Command> {
+        let build = ["build", "--quiet", "--profile", "sim", "-p", "driftq-sim", "--bin", "sim"];
+        let status = self.cargo(&build).status()?;
+        ensure!(status.success(), "the tree does not compile with this patch");
+        let mut sim = Command::new(self.build.join("sim").join("sim"));
+        sim.args(arguments).env("RUST_BACKTRACE", "0");
+        sim.stderr(std::process::Stdio::null());
+        Ok(sim)
+    }
+
+    fn tests_pass(&self) -> anyhow::Result<bool> {
+        let mut tests = self.cargo(&["nextest", "run", "--cargo-quiet", "-p", "driftq-core"]);
+        tests.args(["-p", "driftq-storage", "-p", "driftq-sim", "--fail-fast"]);
+        tests.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        Ok(tests.status()?.success())
+    }
+}
