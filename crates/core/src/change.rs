@@ -138,7 +138,7 @@ pub struct LaneState {
 }
 
 /// What an open entry is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryState {
     /// With a consumer until `at`.
     Leased,
@@ -151,7 +151,7 @@ pub enum EntryState {
 }
 
 /// Where the last error of an open entry is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LastError {
     /// There was none.
     None,
@@ -176,7 +176,7 @@ impl LastError {
 }
 
 /// A message that was delivered to a group and is not settled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     /// What it is doing.
     pub state: EntryState,
@@ -303,11 +303,11 @@ pub enum Change {
     /// The counter's next number.
     Ids(u64),
     /// A topic is made or changed.
-    Topic(TopicRow),
+    Topic(Box<TopicRow>),
     /// A topic is gone; its groups go with changes of their own.
     TopicGone(TopicId),
     /// A group is made, paused, or has cursors with another generation.
-    Group(GroupRow),
+    Group(Box<GroupRow>),
     /// A group is gone.
     GroupGone(GroupId),
     /// A lane's bounds, but for its end, which only messages move.
@@ -321,7 +321,7 @@ pub enum Change {
     /// An entry is over.
     Close { group: GroupId, lane: Lane, offset: Offset, end: End },
     /// The last error of an entry.
-    Note { generation: Generation, lane: Lane, offset: Offset, text: Text },
+    Note { group: GroupId, generation: Generation, lane: Lane, offset: Offset, text: Text },
     /// … is no longer needed.
     NoteGone { generation: Generation, lane: Lane, offset: Offset },
     /// A consumer's name.
@@ -331,7 +331,7 @@ pub enum Change {
     /// A record.
     Record(Record),
     /// A dead letter is made or brought back.
-    Dead(DeadRow),
+    Dead(Box<DeadRow>),
     /// Messages nobody needs.
     Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Records whose time is over.
@@ -339,7 +339,7 @@ pub enum Change {
     /// A counter.
     Mark { kind: MarkKind, id: u64, value: u64 },
     /// Something to be deleted later; replaces what is left of it.
-    Garbage { id: u64, garbage: Garbage },
+    Garbage { id: u64, garbage: Box<Garbage> },
     /// It is deleted.
     GarbageGone(u64),
     /// Rows of what is gone. They were dead by rule already.
@@ -387,8 +387,8 @@ pub enum Note {
     Loading(Want),
     /// Partition of the next message without a key.
     KeylessTurn { topic: TopicId, turn: u32 },
-    /// Look at a lane of a group again then.
-    Wake { at: Timestamp, group: GroupId, lane: Lane },
+    /// Look at the group again then.
+    Wake { at: Timestamp, group: GroupId },
     /// The group can do nothing until something happens to it.
     Idle(GroupId),
     /// Messages around there were of use.

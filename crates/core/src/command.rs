@@ -146,9 +146,9 @@ pub struct Produce {
     /// What else the producer says.
     pub envelope: Envelope,
     /// What the router said, if it was asked.
-    pub routing: Option<Routing>,
+    pub routing: Option<Box<Routing>>,
     /// Trace context.
-    pub trace: Option<Trace>,
+    pub trace: Option<Box<Trace>>,
 }
 
 /// A consumer comes.

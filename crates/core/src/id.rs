@@ -5,13 +5,19 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use data_encoding::{BASE32_NOPAD, DecodeError};
 use serde::{Deserialize, Serialize};
 
 /// A short immutable text: a name, a key, an error.
 pub type Text = Arc<str>;
+
+/// The empty text, without making one.
+pub(crate) fn no_text() -> Text {
+    static EMPTY: LazyLock<Text> = LazyLock::new(Text::default);
+    EMPTY.clone()
+}
 
 /// A dense position in a lane, from 0.
 pub type Offset = u64;

@@ -1,5 +1,7 @@
 //! Everything that is bounded, with its number and its reason.
 
+use crate::time::Timestamp;
+
 /// Partitions of a topic: what a lane has bits for.
 pub const PARTITIONS_MAX: u32 = 1024;
 /// Bytes of a topic's name; `dlq.` must fit before it.
@@ -33,6 +35,8 @@ pub const LEASE_MS_MAX: u64 = 43_200_000;
 pub const DELAY_MS_MAX: u64 = 604_800_000;
 /// Most deliveries a policy may ask for; −1 is for ever.
 pub const ATTEMPTS_MAX: i32 = 1_000;
+/// The latest deadline: the end of the year 9999, the last that RFC 3339 can write.
+pub const DEADLINE_MAX: Timestamp = Timestamp(253_402_300_799_999);
 /// Most unsettled deliveries one stream may hold.
 pub const CREDIT_MAX: u32 = 10_000;
 /// Dead letters one redrive may name.
@@ -62,8 +66,6 @@ pub const SHARD_OPEN_MAX: u64 = 1_000_000;
 pub const READ_AHEAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes one read-ahead asks for.
 pub const READ_AHEAD_STEP_BYTES: usize = 1024 * 1024;
-/// Retries whose message may be asked for at once, per group and lane.
-pub const RETRY_READS_MAX: usize = 32;
 /// How long before it is due a retry asks for its message.
 pub const RETRY_READ_AHEAD_MS: u64 = 1_000;
 

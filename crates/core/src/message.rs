@@ -145,9 +145,9 @@ pub struct Message {
     /// What the producer said about it.
     pub envelope: Envelope,
     /// What the router said about it.
-    pub routing: Option<Routing>,
+    pub routing: Option<Box<Routing>>,
     /// Trace context.
-    pub trace: Option<Trace>,
+    pub trace: Option<Box<Trace>>,
     /// The id it had when it was first stored, if it was stored again since.
     pub origin: Option<MessageId>,
     /// How often it was redriven.
@@ -155,7 +155,7 @@ pub struct Message {
     /// Only this group gets it.
     pub for_group: Option<Text>,
     /// On a dead letter: how it died.
-    pub death: Option<Death>,
+    pub death: Option<Box<Death>>,
 }
 
 impl Message {

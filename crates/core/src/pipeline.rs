@@ -234,6 +234,12 @@ impl Pipeline {
         }
     }
 
+    /// Starts reads for what arrived. A shell whose engine reads at once performs them before the next
+    /// turn, so that one batch decides everything that came together.
+    pub fn ask(&mut self, outputs: &mut Vec<Output>) {
+        self.start_reads(outputs);
+    }
+
     /// Decides what can be decided at `now` and starts what can be started.
     pub fn turn(&mut self, now: Timestamp, outputs: &mut Vec<Output>) {
         self.now = self.now.max(now);
@@ -415,7 +421,8 @@ impl Pipeline {
     /// Decides a batch. None if nothing came of it that anybody waits for.
     fn decide_batch(&mut self) -> Option<(Arc<Batch>, Vec<Write>)> {
         let mut open = Opened::new(self.last.next(), self.now);
-        self.shard.wake(self.now);
+        let soon = self.shard.wake(self.now);
+        self.asking.extend(soon.into_iter().map(Asker::Dispatch));
         self.decide_settles(&mut open);
         self.decide_others(&mut open);
         self.decide_dispatch(&mut open);
@@ -458,7 +465,10 @@ impl Pipeline {
     }
 
     fn decide_item(&mut self, open: &mut Opened, item: Item) {
-        let answers = self.answers.remove(&item.id);
+        let answers = match self.answers.is_empty() {
+            true => None,
+            false => self.answers.remove(&item.id),
+        };
         let found = Found {
             answers: answers.as_ref().map_or(&[], |answers| &answers.rows),
             overlay: &self.overlay,

@@ -66,11 +66,11 @@ impl Recovery {
         pack::verify(&row)?;
         match row.key {
             Key::Head { batch } => drop(self.heads.insert(batch, row)),
-            Key::Topic { .. } => self.shard.absorb(&Change::Topic(topic_row(&row)?)),
+            Key::Topic { .. } => self.shard.absorb(&Change::Topic(Box::new(topic_row(&row)?))),
             Key::Group { .. } => {
                 let group = group_row(&row)?;
                 self.owned.extend(group.cursors.iter().map(|start| (start.generation, group.id)));
-                self.shard.absorb(&Change::Group(group));
+                self.shard.absorb(&Change::Group(Box::new(group)));
             }
             Key::Lane { .. } => self.lane(try_open(&row)?),
             Key::Cursor { .. } => self.cursor(try_open(&row)?),
@@ -80,7 +80,7 @@ impl Recovery {
                 self.shard.absorb(&Change::Owner { owner, name });
             }
             Key::Garbage { id } => {
-                let garbage: Garbage = try_open(&row)?;
+                let garbage: Box<Garbage> = Box::new(try_open(&row)?);
                 self.shard.absorb(&Change::Garbage { id, garbage });
             }
             Key::Page { .. }

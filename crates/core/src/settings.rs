@@ -34,6 +34,9 @@ impl RetryPolicy {
                 "backoff_ms is more than max_backoff_ms",
             ));
         }
+        if self.max_backoff_ms > YEAR_MS {
+            return Err(Rejection::invalid("retry_policy", "max_backoff_ms is more than a year"));
+        }
         Ok(())
     }
 }

@@ -142,7 +142,7 @@ impl Bench {
         self.next_message += 1;
         let number = self.next_message;
         let key = format!("user:{}", number % 997);
-        let idempotency_key = (number % 2 == 0).then(|| format!("intent-{number}").into());
+        let idempotency_key = number.is_multiple_of(2).then(|| format!("intent-{number}").into());
         self.send(Command::Produce(Box::new(Produce {
             topic: Bench::topic(),
             key: key.into(),
@@ -195,14 +195,21 @@ impl Bench {
         self.now = self.now.after(BATCH_MS);
         self.clock.store(self.now.0, Ordering::Relaxed);
         loop {
+            // Memory reads at once: what came together is decided together.
+            self.pipeline.ask(&mut self.outputs);
+            self.perform_all();
             self.pipeline.turn(self.now, &mut self.outputs);
             if self.outputs.is_empty() {
                 return;
             }
-            while !self.outputs.is_empty() {
-                for output in std::mem::take(&mut self.outputs) {
-                    self.perform(output);
-                }
+            self.perform_all();
+        }
+    }
+
+    fn perform_all(&mut self) {
+        while !self.outputs.is_empty() {
+            for output in std::mem::take(&mut self.outputs) {
+                self.perform(output);
             }
         }
     }

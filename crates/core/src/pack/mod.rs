@@ -8,6 +8,8 @@ mod head;
 mod named;
 mod packer;
 mod page;
+#[cfg(test)]
+mod tests;
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -38,12 +40,7 @@ pub struct Damaged {
 
 /// Packs a value.
 pub(crate) fn seal<T: Serialize>(value: &T) -> Bytes {
-    let packed = postcard::to_extend(value, vec![VERSION]).expect("plain values can be packed");
-    sealed(packed)
-}
-
-/// Closes bytes that begin with their version.
-fn sealed(mut packed: Vec<u8>) -> Bytes {
+    let mut packed = postcard::to_extend(value, vec![VERSION]).expect("plain values can be packed");
     let checksum = crc32c::crc32c(&packed);
     packed.extend_from_slice(&checksum.to_le_bytes());
     packed.into()
@@ -115,7 +112,7 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
             columns: Columns::Record { expires: record.expires, bucket: record.bucket },
             body: record.body.clone(),
         }
-    } else if let Change::Note { generation, lane, offset, text } = change {
+    } else if let Change::Note { generation, lane, offset, text, .. } = change {
         plain(note_key(*generation, *lane, *offset), Bytes::copy_from_slice(text.as_bytes()))
     } else if let Change::NoteGone { generation, lane, offset } = change {
         return Some((note_key(*generation, *lane, *offset), None));

@@ -41,6 +41,8 @@ pub(crate) struct Packer {
     dirty: BTreeSet<(BatchNo, Item)>,
     /// The oldest head a recovery needs.
     clean: BatchNo,
+    /// Where blocks are put together.
+    scratch: Vec<u8>,
 }
 
 /// The messages one lane gets in a batch: first offset, and the messages.
@@ -66,7 +68,7 @@ impl Packer {
         clean: BatchNo,
     ) -> Packer {
         let dirty = dirty_since.iter().map(|(item, since)| (*since, *item)).collect();
-        Packer { versions, dirty_since, dirty, clean }
+        Packer { versions, dirty_since, dirty, clean, scratch: Vec::new() }
     }
 
     /// The rows of a batch. `shard` has absorbed it and nothing after it.
@@ -93,16 +95,18 @@ impl Packer {
                 rows.insert(row.key, Some(row));
             }
         }
+        let mut packed = Vec::with_capacity(2 * blocks.len());
         for (group, lane, block) in blocks {
-            self.pack_block(shard, batch, group, lane, block, &mut rows);
+            self.pack_block(shard, batch, group, lane, block, &mut packed);
         }
         let head = self.head(shard, batch, epoch, now, &items, &mut rows, &mut ranges);
-        let mut writes: Vec<Write> = Vec::with_capacity(rows.len() + ranges.len() + 1);
+        let mut writes = Vec::with_capacity(rows.len() + packed.len() + ranges.len() + 1);
         writes.push(Write::Put(head));
         writes.extend(rows.into_iter().map(|(key, row)| match row {
             Some(row) => Write::Put(row),
             None => Write::Delete(key),
         }));
+        writes.extend(packed);
         writes.extend(ranges);
         writes
     }
@@ -180,6 +184,7 @@ impl Packer {
         }
     }
 
+    /// A block anew, and its old version out. No other change of a batch writes the same rows.
     fn pack_block(
         &mut self,
         shard: &Shard,
@@ -187,21 +192,20 @@ impl Packer {
         group: GroupId,
         lane: Lane,
         block: u64,
-        rows: &mut BTreeMap<Key, Option<Row>>,
+        writes: &mut Vec<Write>,
     ) {
-        let Some(group) = shard.groups.get(&group) else {
-            return;
-        };
+        let Some(group) = shard.groups.get(&group) else { return };
         let cursor = group.cursor(lane);
         let generation = cursor.start.generation;
-        let row = block_row(generation, lane, block, batch, &cursor.open);
+        let key = (generation, lane, block);
+        let row = block_row(key, batch, &cursor.open, &mut self.scratch);
         let before = match &row {
-            Some(_) => self.versions.insert((generation, lane, block), batch),
-            None => self.versions.remove(&(generation, lane, block)),
+            Some(_) => self.versions.insert(key, batch),
+            None => self.versions.remove(&key),
         };
-        rows.extend(row.map(|row| (row.key, Some(row))));
+        writes.extend(row.map(Write::Put));
         if let Some(before) = before {
-            rows.insert(Key::Block { generation, lane, block, batch: before }, None);
+            writes.push(Write::Delete(Key::Block { generation, lane, block, batch: before }));
         }
     }
 

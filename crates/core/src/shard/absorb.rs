@@ -1,14 +1,14 @@
 //! The one door through which state changes, live and at recovery alike.
 
 use crate::change::{
-    Change, End, Entry, EntryState, GroupRow, LaneState, Note, TopicKind, TopicRow, Want,
+    Change, End, Entry, EntryState, Garbage, GroupRow, LaneState, Note, TopicKind, TopicRow, Want,
 };
 use crate::command::TopicName;
-use crate::id::{ConsumerId, GroupId, Lane, Offset, TopicId};
+use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, Text, TopicId};
 use crate::limits::{RECOVERY_GRACE_MS, RETRY_READ_AHEAD_MS};
 use crate::shard::Shard;
-use crate::shard::cache::Kept;
-use crate::shard::state::{Consumer, Cursor, Group, Open, Topic};
+use crate::shard::cache::{Kept, Staged};
+use crate::shard::state::{Consumer, Cursor, Group, Open, Topic, Wakeup};
 use crate::time::Timestamp;
 
 impl Shard {
@@ -49,8 +49,8 @@ impl Shard {
             Change::Close { group, lane, offset, end: End::Acked | End::Dead { .. } } => {
                 self.absorb_close(*group, *lane, *offset);
             }
-            Change::Note { generation, lane, offset, .. } => {
-                self.live.cache.unstage(*generation, *lane, *offset);
+            Change::Note { group, generation, lane, offset, text } => {
+                self.absorb_note(*group, *generation, *lane, *offset, text);
             }
             Change::Owner { owner, name } => self.owners.add(*owner, name.clone()),
             Change::OwnerGone(owner) => self.owners.remove(*owner),
@@ -59,7 +59,7 @@ impl Shard {
                 *mark = (*mark).max(*value);
             }
             Change::Garbage { id, garbage } => {
-                self.garbage.insert(*id, garbage.clone());
+                self.garbage.insert(*id, Garbage::clone(garbage));
             }
             Change::GarbageGone(id) => {
                 self.garbage.remove(id);
@@ -246,9 +246,30 @@ impl Shard {
             }
         }
         if !entry.is_leased() {
-            let early = Timestamp(entry.at.0.saturating_sub(RETRY_READ_AHEAD_MS));
-            self.live.wakeups.insert((early, id, lane));
+            let soon = Timestamp(entry.at.0.saturating_sub(RETRY_READ_AHEAD_MS));
+            self.live.wakeups.insert((soon, Wakeup::Soon(id, lane, offset)));
+            self.live.wakeups.insert((entry.at, Wakeup::Due(id, lane)));
             self.offer(id, lane);
+        }
+    }
+
+    /// Where the message is in memory, so is its error: the retry will need no read.
+    fn absorb_note(
+        &mut self,
+        group: GroupId,
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+        text: &Text,
+    ) {
+        let topic = self.groups.get(&group).map(|group| group.row.topic);
+        let kept = topic.and_then(|topic| self.live.cache.get(topic, lane, offset));
+        match kept.map(|kept| kept.message.clone()) {
+            Some(message) => {
+                let staged = Staged { message, last_error: text.clone() };
+                self.live.cache.stage(generation, lane, offset, staged);
+            }
+            None => self.live.cache.unstage(generation, lane, offset),
         }
     }
 
@@ -438,8 +459,8 @@ impl Shard {
                     topic.keyless_turn = *turn;
                 }
             }
-            Note::Wake { at, group, lane } => {
-                self.live.wakeups.insert((*at, *group, *lane));
+            Note::Wake { at, group } => {
+                self.live.wakeups.insert((*at, Wakeup::Pause(*group)));
             }
             Note::Chore { topic, lane, at } => self.set_chore(*topic, *lane, *at),
         }

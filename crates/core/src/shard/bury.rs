@@ -96,7 +96,7 @@ impl Shard {
         };
         changes.push(Change::Ids(seq + 1));
         if topic.dlq.is_none() {
-            changes.push(Change::Topic(dead_letter_topic(now, dlq, topic)));
+            changes.push(Change::Topic(Box::new(dead_letter_topic(now, dlq, topic))));
         }
         let dead_offset = self.topics.get(&dlq).map_or(0, |dlq| dlq.lane(lane).high);
         let death = Death {
@@ -129,7 +129,7 @@ impl Shard {
         let dead = Message {
             origin: Some(message.origin.unwrap_or(id)),
             for_group: None,
-            death: Some(death),
+            death: Some(Box::new(death)),
             ..Message::clone(message)
         };
         let state = LaneState { dead: topic.lane(lane).dead + 1, ..topic.lane(lane).clone() };
@@ -140,7 +140,7 @@ impl Shard {
             offset: dead_offset,
             message: Arc::new(dead),
         });
-        changes.push(Change::Dead(listed));
+        changes.push(Change::Dead(Box::new(listed)));
         changes.push(Change::Lane { topic: topic.row.id, lane, state });
         if let Some(entry) = entry {
             let held = Held { topic, group, lane, offset, entry };

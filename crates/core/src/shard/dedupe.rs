@@ -107,7 +107,9 @@ impl Shard {
 
 /// Key, value and the envelope without its deadline, which a repeat may have moved.
 fn content(produce: &Produce) -> [u8; 16] {
-    let mut envelope = produce.envelope.clone();
-    envelope.deadline = None;
-    pack::fingerprint(&(&produce.key, &produce.value, &envelope))
+    let Produce { key, value, envelope, .. } = produce;
+    let Envelope { run_id, step_id, parent_step_id, tenant_id, idempotency_key, .. } = envelope;
+    let Envelope { target_topic, partition_override, retry_policy, deadline: _, .. } = envelope;
+    let who = (run_id, step_id, parent_step_id, tenant_id, idempotency_key);
+    pack::fingerprint(&(key, value, who, target_topic, partition_override, retry_policy))
 }

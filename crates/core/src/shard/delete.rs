@@ -50,7 +50,7 @@ impl Shard {
         });
         let garbage = Garbage::Topic { topic: id, lanes: lanes.collect() };
         changes.push(Change::TopicGone(id));
-        changes.push(Change::Garbage { id: id.0, garbage });
+        changes.push(Change::Garbage { id: id.0, garbage: Box::new(garbage) });
     }
 
     fn discard_group(&self, topic: &Topic, group: &Group, decision: &mut Decision) {
@@ -80,9 +80,8 @@ impl Shard {
         let extent = (lane, cursor.low(), cursor.next);
         // Cursors made together share their generation: what is left of them is one piece of garbage.
         let in_this = changes.iter_mut().find_map(|change| {
-            let Change::Garbage { id, garbage: Garbage::Cursor { lanes, .. } } = change else {
-                return None;
-            };
+            let Change::Garbage { id, garbage } = change else { return None };
+            let Garbage::Cursor { lanes, .. } = &mut **garbage else { return None };
             (*id == generation.0).then_some(lanes)
         });
         if let Some(lanes) = in_this {
@@ -92,7 +91,7 @@ impl Shard {
         let mut lanes = self.lanes_left(generation);
         lanes.push(extent);
         let garbage = Garbage::Cursor { generation, lanes };
-        changes.push(Change::Garbage { id: generation.0, garbage });
+        changes.push(Change::Garbage { id: generation.0, garbage: Box::new(garbage) });
     }
 
     fn lanes_left(&self, generation: Generation) -> Vec<(Lane, Offset, Offset)> {

@@ -6,14 +6,13 @@
 //!    after each retry.
 //! 3. Nothing is read here: what is not in memory is asked for and comes with a later run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::change::{Change, Decision, Delivery, Effect, Entry, EntryState, LastError, Note, Want};
 use crate::command::Hold;
-use crate::id::{ConsumerId, GroupId, Lane, Offset, Text};
-use crate::limits::{
-    DISPATCH_RUN_MAX, FRESH_PER_RETRY, RETRY_READ_AHEAD_MS, RETRY_READS_MAX, SHARD_OPEN_MAX,
-};
+use crate::id::{ConsumerId, GroupId, Lane, Offset, Text, no_text};
+use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY, SHARD_OPEN_MAX};
 use crate::message::{DeathReason, Message};
 use crate::shard::bury::Burial;
 use crate::shard::cache::Kept;
@@ -30,7 +29,7 @@ impl Shard {
         if group.is_paused(now) || group.ready.is_empty() || group.work.is_empty() {
             let mut decision = done();
             let until = group.row.paused.as_ref().and_then(|paused| paused.until);
-            let wake = |at| Note::Wake { at, group: group.row.id, lane: Lane::of(0) };
+            let wake = |at| Note::Wake { at, group: group.row.id };
             decision.notes.extend(until.filter(|_| group.is_paused(now)).map(wake));
             decision.notes.push(Note::Idle(group.row.id));
             return Some(decision);
@@ -45,6 +44,26 @@ impl Shard {
     pub(crate) fn pass_over(&self) -> Option<Decision> {
         let id = self.next_group()?.row.id;
         Some(Decision { notes: vec![Note::Idle(id), Note::Rotor(id)], ..done() })
+    }
+
+    /// Whether message and last error of a waiting entry are in memory.
+    fn has_retry(&self, group: &Group, lane: Lane, offset: Offset) -> bool {
+        let cursor = group.cursor(lane);
+        let cache = &self.live.cache;
+        cache.staged(cursor.start.generation, lane, offset).is_some()
+            || cursor.open[&offset].entry.error != LastError::Note
+                && cache.get(group.row.topic, lane, offset).is_some()
+    }
+
+    /// The read that a waiting entry needs before it can be delivered, if it needs one.
+    pub(super) fn retry_to_read(&self, id: GroupId, lane: Lane, offset: Offset) -> Option<Want> {
+        let group = self.groups.get(&id)?;
+        let cursor = group.cursors.get(lane.index())?;
+        cursor.open.get(&offset).filter(|open| !open.entry.is_leased())?;
+        let (topic, generation) = (group.row.topic, cursor.start.generation);
+        let want = Want::Retry { topic, group: id, generation, lane, offset };
+        let is_needed = !self.has_retry(group, lane, offset) && !self.live.loading.contains(&want);
+        is_needed.then_some(want)
     }
 
     fn next_group(&self) -> Option<&Group> {
@@ -122,26 +141,26 @@ impl<'a> Run<'a> {
 
     fn hand_out(&mut self) {
         let cursor = self.cursor;
-        let soon = self.now.after(RETRY_READ_AHEAD_MS);
-        let waiting = |set: &'a std::collections::BTreeSet<(Timestamp, Offset)>| {
-            set.iter().copied().take_while(move |(due, _)| *due <= soon).take(DISPATCH_RUN_MAX)
+        let due = |set: &'a BTreeSet<(Timestamp, Offset)>| {
+            let now = self.now;
+            set.iter().take_while(move |(due, _)| *due <= now).map(|(_, offset)| *offset)
         };
-        let mut returned = waiting(&cursor.returned).peekable();
-        let mut retries = waiting(&cursor.retries).peekable();
+        let mut returned = due(&cursor.returned).take(DISPATCH_RUN_MAX).peekable();
+        let mut retries = due(&cursor.retries).take(DISPATCH_RUN_MAX).peekable();
         for _ in 0..DISPATCH_RUN_MAX {
             if self.cursor.leased + self.given >= self.topic.settings.max_in_flight {
                 // The settle that makes room brings the lane back.
                 self.stop = Stop::Dry;
                 return;
             }
-            self.skip_unready(&mut returned);
-            self.skip_unready(&mut retries);
-            if let Some(&(_, offset)) = returned.peek() {
+            self.skip_absent(&mut returned);
+            self.skip_absent(&mut retries);
+            if let Some(&offset) = returned.peek() {
                 returned.next();
                 if !self.again(offset) {
                     return;
                 }
-            } else if let Some(&(_, offset)) = retries.peek()
+            } else if let Some(&offset) = retries.peek()
                 && (self.fresh_run >= FRESH_PER_RETRY || !self.has_fresh())
             {
                 retries.next();
@@ -156,28 +175,17 @@ impl<'a> Run<'a> {
         self.stop = Stop::More;
     }
 
-    /// Drops waiting entries from the front that cannot go now: not due yet, or not in memory. They are
-    /// asked for.
-    fn skip_unready(
-        &mut self,
-        waiting: &mut std::iter::Peekable<impl Iterator<Item = (Timestamp, Offset)>>,
-    ) {
-        while let Some(&(due, offset)) = waiting.peek() {
-            let entry = &self.cursor.open[&offset].entry;
-            let is_here = self.retry_message(offset, entry).is_some();
-            if !is_here {
-                self.want_retry(offset);
-            }
-            if due > self.now {
-                self.decision.notes.push(Note::Wake {
-                    at: due,
-                    group: self.group.row.id,
-                    lane: self.lane,
-                });
-            } else if is_here {
+    /// Drops due entries from the front whose message is not in memory. They are asked for.
+    fn skip_absent(&mut self, due: &mut std::iter::Peekable<impl Iterator<Item = Offset>>) {
+        while let Some(&offset) = due.peek() {
+            let (group, lane) = (self.group.row.id, self.lane);
+            if self.shard.has_retry(self.group, lane, offset) {
                 return;
             }
-            waiting.next();
+            self.decision
+                .notes
+                .extend(self.shard.retry_to_read(group, lane, offset).map(Note::Loading));
+            due.next();
         }
     }
 
@@ -190,21 +198,6 @@ impl<'a> Run<'a> {
         let last_error = entry.error.text()?;
         let kept = cache.get(self.topic.row.id, self.lane, offset)?;
         Some((kept.message.clone(), last_error.into()))
-    }
-
-    fn want_retry(&mut self, offset: Offset) {
-        let want = Want::Retry {
-            topic: self.topic.row.id,
-            group: self.group.row.id,
-            generation: self.cursor.start.generation,
-            lane: self.lane,
-            offset,
-        };
-        let asked =
-            self.decision.notes.iter().filter(|note| matches!(note, Note::Loading(_))).count();
-        if asked < RETRY_READS_MAX && !self.shard.live.loading.contains(&want) {
-            self.decision.notes.push(Note::Loading(want));
-        }
     }
 
     /// Delivers a waiting entry again. Says whether the run goes on.
@@ -265,7 +258,7 @@ impl<'a> Run<'a> {
         let deadline = message.envelope.deadline.filter(|_| !self.topic.is_dlq());
         if deadline.is_some_and(|deadline| deadline <= self.now) {
             self.advance(&kept);
-            self.bury(offset, None, &message, Text::default());
+            self.bury(offset, None, &message, no_text());
             return false;
         }
         let Some(consumer) = self.next_consumer(message.size()) else {
@@ -293,7 +286,7 @@ impl<'a> Run<'a> {
         self.advance(&kept);
         self.opened += 1;
         self.fresh_run = self.fresh_run.saturating_add(1);
-        self.lease(offset, entry, consumer, message, Text::default());
+        self.lease(offset, entry, consumer, message, no_text());
         true
     }
 

@@ -17,7 +17,7 @@ impl Shard {
         let (row, ids) = self.new_group(now, topic, name, start)?;
         Ok(Decision::reply(Reply::GroupCreated { group: row.id })
             .with(ids)
-            .with(Change::Group(row)))
+            .with(Change::Group(Box::new(row))))
     }
 
     /// A new group, and what the counter is then.

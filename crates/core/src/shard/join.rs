@@ -31,7 +31,7 @@ impl Shard {
                 let (row, _) = self.new_group(now, topic, &join.name, join.start)?;
                 ids += 2;
                 let group = row.id;
-                changes.push(Change::Group(row));
+                changes.push(Change::Group(Box::new(row)));
                 group
             }
         };

@@ -67,7 +67,8 @@ fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
             if is_last {
                 changes.push(Change::Sweep(Sweep::Lane { topic, lane }));
             }
-            changes.push(Change::Garbage { id, garbage: Garbage::Topic { topic, lanes } });
+            let garbage = Box::new(Garbage::Topic { topic, lanes });
+            changes.push(Change::Garbage { id, garbage });
         }
         Garbage::Cursor { generation, lanes } => {
             let generation = *generation;
@@ -79,7 +80,8 @@ fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
             if is_last {
                 changes.push(Change::Sweep(Sweep::Cursor { generation, lane }));
             }
-            changes.push(Change::Garbage { id, garbage: Garbage::Cursor { generation, lanes } });
+            let garbage = Box::new(Garbage::Cursor { generation, lanes });
+            changes.push(Change::Garbage { id, garbage });
         }
     }
 }

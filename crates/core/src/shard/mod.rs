@@ -55,7 +55,7 @@ pub use image::Image;
 pub(crate) use cache::{Kept, Staged};
 pub(crate) use state::{Cursor, Group, Open, Topic};
 
-use state::{Live, Owners};
+use state::{Live, Owners, Wakeup};
 
 /// What a shard is told when it is made.
 #[derive(Debug, Clone)]
@@ -162,7 +162,6 @@ impl Shard {
         match command {
             Command::Produce(produce) => self.produce_reads(produce),
             Command::Redrive(redrive) => self.redrive_reads(redrive),
-            Command::Ack(claim) => self.settle_reads(claim),
             Command::CreateTopic(_)
             | Command::DeleteTopic(_)
             | Command::CreateGroup(..)
@@ -172,6 +171,7 @@ impl Shard {
             | Command::Seek(_)
             | Command::Join(_)
             | Command::Leave(_)
+            | Command::Ack(_)
             | Command::Nack(_)
             | Command::Extend(_)
             | Command::GiveBack(_)
@@ -239,20 +239,31 @@ impl Shard {
         [lease, wakeup, chore, self.next_expiry()].into_iter().flatten().min()
     }
 
-    /// Looks at what has become due since the last step.
-    pub(crate) fn wake(&mut self, now: Timestamp) {
-        while let Some(&(at, group, lane)) = self.live.wakeups.first() {
+    /// Looks at what has become due since the last step. Says which messages will be wanted soon.
+    pub(crate) fn wake(&mut self, now: Timestamp) -> Vec<Want> {
+        let mut wants = Vec::new();
+        while let Some(&(at, wakeup)) = self.live.wakeups.first() {
             if at > now {
                 break;
             }
             self.live.wakeups.pop_first();
-            if let Some(of) = self.groups.get_mut(&group)
-                && lane.index() < of.cursors.len()
-            {
-                of.work.insert(lane);
-                self.activate(group);
+            match wakeup {
+                Wakeup::Soon(group, lane, offset) => {
+                    if let Some(want) = self.retry_to_read(group, lane, offset) {
+                        self.live.loading.insert(want);
+                        wants.push(want);
+                    }
+                }
+                Wakeup::Due(group, lane) => {
+                    if let Some(of) = self.groups.get_mut(&group) {
+                        of.work.insert(lane);
+                    }
+                    self.activate(group);
+                }
+                Wakeup::Pause(group) => self.activate(group),
             }
         }
+        wants
     }
 
     /// Rows that dispatch asked for are here.

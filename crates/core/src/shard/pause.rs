@@ -30,6 +30,6 @@ impl Shard {
     }
 
     fn set_paused(&self, row: &GroupRow, paused: Option<Paused>) -> Decision {
-        done().with(Change::Group(GroupRow { paused, ..row.clone() }))
+        done().with(Change::Group(Box::new(GroupRow { paused, ..row.clone() })))
     }
 }

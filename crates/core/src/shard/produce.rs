@@ -6,8 +6,8 @@ use crate::change::{Change, Decision, Note, Reads};
 use crate::command::{Produce, Rejection, Reply, TopicName};
 use crate::id::Lane;
 use crate::limits::{
-    ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, KEY_BYTES_MAX,
-    TENANT_BYTES_MAX,
+    DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX,
+    KEY_BYTES_MAX, TENANT_BYTES_MAX,
 };
 use crate::message::{Envelope, Message, Receipt};
 use crate::pipeline::found::Found;
@@ -143,6 +143,9 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
     }
     if envelope.tenant_id.as_ref().is_some_and(|tenant| tenant.len() > TENANT_BYTES_MAX) {
         return Err(Rejection::invalid("tenant_id", "has more than 255 bytes"));
+    }
+    if envelope.deadline.is_some_and(|deadline| deadline > DEADLINE_MAX) {
+        return Err(Rejection::invalid("deadline", "is after the year 9999"));
     }
     match &envelope.retry_policy {
         Some(policy) => policy.over(&crate::settings::Settings::default().retry_policy).check(),

@@ -67,6 +67,6 @@ impl Shard {
         Ok(Decision { reply: Reply::Redriven { new, already: false }, ..done() }
             .with(Change::Lane { topic, lane, state })
             .with(Change::Message { topic, lane, offset, message: Arc::new(message) })
-            .with(Change::Dead(DeadRow { redriven: Some(redriven), ..listed })))
+            .with(Change::Dead(Box::new(DeadRow { redriven: Some(redriven), ..listed }))))
     }
 }

@@ -44,7 +44,7 @@ impl Shard {
             return Ok(Decision::reply(reply));
         }
         changes.push(Change::Ids(self.ids + 1));
-        changes.push(Change::Group(row));
+        changes.push(Change::Group(Box::new(row)));
         Ok(Decision { changes, ..Decision::reply(reply) })
     }
 }

@@ -3,7 +3,7 @@
 //! What each answers is a table (`docs/reference` will carry it; the test `settle_table` is it): by what
 //! the shard knows of the message in that group. [`Standing`] is the table's left column.
 
-use crate::change::{Change, Decision, End, Entry, EntryState, LastError, Reads};
+use crate::change::{Change, Decision, End, Entry, EntryState, LastError};
 use crate::command::{Claim, Hold, Missing, Nack, NackKind, Rejection, Stale};
 use crate::id::{Lane, Offset, Text};
 use crate::limits::{DELAY_MS_MAX, FREE_RETURNS, REASON_BYTES_MAX};
@@ -42,17 +42,6 @@ pub(super) enum Standing<'a> {
 }
 
 impl Shard {
-    pub(super) fn settle_reads(&self, claim: &Claim) -> Reads {
-        let Ok(place) = self.place(claim) else {
-            return Vec::new();
-        };
-        let cursor = place.group.cursor(place.lane);
-        if place.offset >= cursor.next || cursor.open.contains_key(&place.offset) {
-            return Vec::new();
-        }
-        vec![tombstone::lookup(place.group, place.lane, place.offset)]
-    }
-
     pub(super) fn ack(&self, now: Timestamp, claim: &Claim, found: &Found<'_>) -> Decided {
         let held = match self.standing(now, claim, found)? {
             Standing::Leased(held) | Standing::Expired(held) => held,
@@ -159,7 +148,8 @@ impl Shard {
         match reason {
             Some(reason) => {
                 let text = cut(reason, REASON_BYTES_MAX);
-                changes.push(Change::Note { generation, lane, offset, text });
+                let group = group.row.id;
+                changes.push(Change::Note { group, generation, lane, offset, text });
                 LastError::Note
             }
             None => {

@@ -209,6 +209,17 @@ impl Consumer {
     }
 }
 
+/// Why to wake up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wakeup {
+    /// A retry will be due soon: its message should be in memory by then.
+    Soon(GroupId, Lane, Offset),
+    /// A retry is due.
+    Due(GroupId, Lane),
+    /// A pause is over.
+    Pause(GroupId),
+}
+
 /// What no promise depends on. Empty after recovery.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Live {
@@ -217,8 +228,8 @@ pub(crate) struct Live {
     /// Groups that may have something to deliver right now.
     pub(crate) active: BTreeSet<GroupId>,
     pub(crate) rotor: GroupId,
-    /// When to look at a lane of a group again.
-    pub(crate) wakeups: BTreeSet<(Timestamp, GroupId, Lane)>,
+    /// When something is to be looked at again.
+    pub(crate) wakeups: BTreeSet<(Timestamp, Wakeup)>,
     /// Reads under way.
     pub(crate) loading: BTreeSet<Want>,
     /// When to look at the retention of a lane again.

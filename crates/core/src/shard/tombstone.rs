@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::{Change, Entry, Lookup, Record};
+use crate::change::{Change, Entry, Record};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::pack;
 use crate::pipeline::found::Found;
@@ -59,11 +59,6 @@ pub(super) fn find(
     let same = (tombstone.group, tombstone.generation, tombstone.lane, tombstone.offset)
         == (group.row.id, generation, lane, offset);
     Ok((same && now < tombstone.expires).then_some(tombstone))
-}
-
-/// The lookup that [`find`] makes.
-pub(super) fn lookup(group: &Group, lane: Lane, offset: Offset) -> Lookup {
-    Lookup::Row(key(group, lane, offset))
 }
 
 /// Whether an ack of this entry needs no tombstone: a late question will find nothing, and nothing

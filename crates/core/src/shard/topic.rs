@@ -41,7 +41,7 @@ impl Shard {
         };
         Ok(Decision::reply(Reply::TopicCreated { topic, partitions: create.partitions })
             .with(Change::Ids(self.ids + 1))
-            .with(Change::Topic(row)))
+            .with(Change::Topic(Box::new(row))))
     }
 }
 

@@ -8,6 +8,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use driftq_sim::{Verdict, judge, run_many};
 
+/// The allocator the server will have.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
