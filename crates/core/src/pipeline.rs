@@ -175,6 +175,8 @@ pub struct Pipeline {
     damaged: Option<Damaged>,
     /// How often deciding panicked.
     defects: u64,
+    /// Changes of the batch before.
+    changes_last: usize,
 }
 
 impl Pipeline {
@@ -209,6 +211,7 @@ impl Pipeline {
             next_read: 0,
             damaged: None,
             defects: 0,
+            changes_last: 0,
         }
     }
 
@@ -420,7 +423,7 @@ impl Pipeline {
 
     /// Decides a batch. None if nothing came of it that anybody waits for.
     fn decide_batch(&mut self) -> Option<(Arc<Batch>, Vec<Write>)> {
-        let mut open = Opened::new(self.last.next(), self.now);
+        let mut open = Opened::new(self.last.next(), self.now, self.changes_last);
         let soon = self.shard.wake(self.now);
         self.asking.extend(soon.into_iter().map(Asker::Dispatch));
         self.decide_settles(&mut open);
@@ -439,6 +442,7 @@ impl Pipeline {
         let writes = self.packer.pack(&self.shard, batch.no, self.epoch, batch.now, &batch.changes);
         self.overlay.close(batch.no, &writes);
         self.last = batch.no;
+        self.changes_last = batch.changes.len();
         let batch = Arc::new(batch);
         self.committing.push_back(batch.clone());
         Some((batch, writes))
@@ -612,9 +616,15 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(no: BatchNo, now: Timestamp) -> Opened {
-        let batch =
-            Batch { no, now, changes: Vec::new(), replies: Vec::new(), effects: Vec::new() };
+    /// `changes` is how many the batch before had: a good guess.
+    fn new(no: BatchNo, now: Timestamp, changes: usize) -> Opened {
+        let batch = Batch {
+            no,
+            now,
+            changes: Vec::with_capacity(changes),
+            replies: Vec::new(),
+            effects: Vec::new(),
+        };
         Opened { batch, commands: 0, rows: 0, bytes: 0 }
     }
 

@@ -14,7 +14,7 @@ use crate::{Answer, Engine, EngineError, Ownership};
 struct Rows {
     epoch: Epoch,
     last: BatchNo,
-    tables: BTreeMap<Table, BTreeMap<Key, Row>>,
+    tables: BTreeMap<Table, BTreeMap<Key, Box<Row>>>,
     /// Records by bucket.
     buckets: BTreeSet<(u64, Key)>,
 }
@@ -113,8 +113,8 @@ const LOADED: [Table; 8] = [
 ];
 
 impl Rows {
-    fn table(&self, table: Table) -> &BTreeMap<Key, Row> {
-        static EMPTY: BTreeMap<Key, Row> = BTreeMap::new();
+    fn table(&self, table: Table) -> &BTreeMap<Key, Box<Row>> {
+        static EMPTY: BTreeMap<Key, Box<Row>> = BTreeMap::new();
         self.tables.get(&table).unwrap_or(&EMPTY)
     }
 
@@ -129,17 +129,19 @@ impl Rows {
             .iter()
             .flat_map(|table| self.table(*table).values())
             .filter(|row| !is_old(&row.key))
-            .cloned()
+            .map(|row| Row::clone(row))
             .collect()
     }
 
-    fn range(&self, from: Key, to: Key) -> btree_map::Range<'_, Key, Row> {
+    fn range(&self, from: Key, to: Key) -> btree_map::Range<'_, Key, Box<Row>> {
         self.table(from.table()).range(from..to.max(from))
     }
 
     fn read(&self, read: &Read) -> Vec<Row> {
         match read {
-            Read::Key(key) => self.table(key.table()).get(key).cloned().into_iter().collect(),
+            Read::Key(key) => {
+                self.table(key.table()).get(key).map(|row| Row::clone(row)).into_iter().collect()
+            }
             Read::Range { from, to, reverse, rows, bytes, bodies } => {
                 let mut range = self.range(*from, *to);
                 let mut left = *bytes;
@@ -149,7 +151,7 @@ impl Rows {
                     let Some((_, row)) = next else { break };
                     left = left.saturating_sub(row.body.len());
                     let body = if *bodies { row.body.clone() } else { Bytes::new() };
-                    found.push(Row { body, ..row.clone() });
+                    found.push(Row { body, ..Row::clone(row) });
                 }
                 found
             }
@@ -175,7 +177,7 @@ impl Rows {
                     self.remove(&key);
                     self.buckets.insert((bucket, key));
                 }
-                self.tables.entry(key.table()).or_default().insert(key, row);
+                self.tables.entry(key.table()).or_default().insert(key, Box::new(row));
             }
             Write::Delete(key) => self.remove(&key),
             Write::DeleteRange { from, to } => self.remove_where(from, to, |_| true),
@@ -191,7 +193,7 @@ impl Rows {
                 if let Some(row) = self.table(key.table()).get(&key).cloned() {
                     self.apply(Write::Put(Row {
                         columns: Columns::Record { expires, bucket },
-                        ..row
+                        ..*row
                     }));
                 }
             }

@@ -4,8 +4,6 @@
 //! is the hottest loop there is. Numbers have fixed widths, times and ids six bytes; what is rare is
 //! written only where its flag is set. 42 bytes an entry, 67 at the most.
 
-use std::collections::BTreeMap;
-
 use bytes::{Buf, BufMut, Bytes};
 
 use crate::change::{Entry, EntryState, LastError};
@@ -14,7 +12,7 @@ use crate::limits::BLOCK_OFFSETS;
 use crate::pack::{Damaged, VERSION, plain, unseal};
 use crate::row::{Key, Row};
 use crate::settings::RetryPolicy;
-use crate::shard::Open;
+use crate::shard::OpenEntries;
 use crate::time::Timestamp;
 
 const COMMON_BYTES: usize = 42;
@@ -43,14 +41,14 @@ pub(super) fn block_of(offset: Offset) -> u64 {
 pub(super) fn block_row(
     key: (Generation, Lane, u64),
     batch: BatchNo,
-    open: &BTreeMap<Offset, Open>,
+    open: &OpenEntries,
     scratch: &mut Vec<u8>,
 ) -> Option<Row> {
     let (generation, lane, block) = key;
     let first = block * BLOCK_OFFSETS;
     scratch.clear();
     scratch.push(VERSION);
-    for (offset, open) in open.range(first..first + BLOCK_OFFSETS) {
+    for (offset, open) in open.block(block) {
         put_entry(scratch, (offset - first) as u8, &open.entry);
     }
     if scratch.len() == 1 {

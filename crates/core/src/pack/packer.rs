@@ -56,8 +56,9 @@ struct Touched<'a> {
     /// Ranges, to be deleted after rows are put.
     ranges: Vec<Write>,
     appended: Appended<'a>,
-    items: BTreeSet<Item>,
-    blocks: BTreeSet<(GroupId, Lane, u64)>,
+    /// Once per change; sorted and thinned out before use.
+    items: Vec<Item>,
+    blocks: Vec<(GroupId, Lane, u64)>,
 }
 
 impl Packer {
@@ -84,7 +85,11 @@ impl Packer {
         for change in changes {
             self.touch(change, &mut touched);
         }
-        let Touched { mut rows, mut ranges, appended, items, blocks } = touched;
+        let Touched { mut rows, mut ranges, appended, mut items, mut blocks } = touched;
+        items.sort_unstable();
+        items.dedup();
+        blocks.sort_unstable();
+        blocks.dedup();
         for ((topic, lane), (base, messages)) in appended {
             let Some(of) = shard.topics.get(&topic) else {
                 continue;
@@ -125,20 +130,20 @@ impl Packer {
                 drop(touched.rows.insert(Key::Group { group: *group }, None))
             }
             Change::Lane { topic, lane, .. } => {
-                touched.items.insert(Item::Lane(*topic, *lane));
+                touched.items.push(Item::Lane(*topic, *lane));
             }
             Change::Message { topic, lane, offset, message } => {
-                touched.items.insert(Item::Lane(*topic, *lane));
+                touched.items.push(Item::Lane(*topic, *lane));
                 let appended = touched.appended.entry((*topic, *lane));
                 appended.or_insert_with(|| (*offset, Vec::new())).1.push(message);
             }
             Change::Cursor { group, lane, .. } => {
-                touched.items.insert(Item::Cursor(*group, *lane));
+                touched.items.push(Item::Cursor(*group, *lane));
             }
             Change::Open { group, lane, offset, .. }
             | Change::Close { group, lane, offset, .. } => {
-                touched.items.insert(Item::Cursor(*group, *lane));
-                touched.blocks.insert((*group, *lane, block_of(*offset)));
+                touched.items.push(Item::Cursor(*group, *lane));
+                touched.blocks.push((*group, *lane, block_of(*offset)));
             }
             Change::Note { .. } | Change::NoteGone { .. } | Change::Record(_) | Change::Dead(_) => {
                 touched.rows.extend(looked_up(change));
@@ -159,7 +164,7 @@ impl Packer {
             }
             Change::Expire { bucket } => touched.ranges.push(Write::Expire { bucket: *bucket }),
             Change::Mark { kind, id, .. } => {
-                touched.items.insert(Item::Mark(*kind, *id));
+                touched.items.push(Item::Mark(*kind, *id));
             }
             Change::Garbage { id, garbage } => {
                 self.forget_versions(garbage);
@@ -216,7 +221,7 @@ impl Packer {
         batch: BatchNo,
         epoch: Epoch,
         now: Timestamp,
-        items: &BTreeSet<Item>,
+        items: &[Item],
         rows: &mut BTreeMap<Key, Option<Row>>,
         ranges: &mut Vec<Write>,
     ) -> Row {

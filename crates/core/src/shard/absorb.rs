@@ -8,7 +8,8 @@ use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, Text, TopicId};
 use crate::limits::{RECOVERY_GRACE_MS, RETRY_READ_AHEAD_MS};
 use crate::shard::Shard;
 use crate::shard::cache::{Kept, Staged};
-use crate::shard::state::{Consumer, Cursor, Group, Open, Topic, Wakeup};
+use crate::shard::open::Open;
+use crate::shard::state::{Consumer, Cursor, Group, Topic, Wakeup};
 use crate::time::Timestamp;
 
 impl Shard {
@@ -170,11 +171,11 @@ impl Shard {
         let generation = cursor.start.generation;
         group.open -= open.len() as u64;
         self.open_total -= open.len() as u64;
-        for (offset, entry) in open {
+        for (offset, entry) in open.iter() {
             if entry.entry.is_leased() {
                 let end = self.effective_end(&entry.entry);
                 self.leases.remove(&(end, id, lane, offset));
-                self.release_holder(&entry);
+                self.release_holder(entry);
             }
             self.owners.count(entry.entry.owner, -1, 0);
             self.live.cache.unstage(generation, lane, offset);
@@ -236,7 +237,9 @@ impl Shard {
                     consumer.held += 1;
                     consumer.held_bytes += u64::from(entry.size);
                 }
-                self.live.cache.unstage(generation, lane, offset);
+                if before.is_some() {
+                    self.live.cache.unstage(generation, lane, offset);
+                }
             }
             EntryState::Expired | EntryState::Nacked => {
                 cursor.retries.insert((entry.at, offset));
@@ -278,7 +281,7 @@ impl Shard {
             return;
         };
         let cursor = &mut group.cursors[lane.index()];
-        let Some(before) = cursor.open.remove(&offset) else {
+        let Some(before) = cursor.open.remove(offset) else {
             return;
         };
         cursor.open_bytes -= u64::from(before.entry.size);
@@ -287,7 +290,9 @@ impl Shard {
         let generation = cursor.start.generation;
         self.unlist(id, lane, offset, &before, None);
         self.owners.count(before.entry.owner, -1, 0);
-        self.live.cache.unstage(generation, lane, offset);
+        if !before.entry.is_leased() {
+            self.live.cache.unstage(generation, lane, offset);
+        }
         self.offer(id, lane);
     }
 

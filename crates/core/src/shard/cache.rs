@@ -59,7 +59,7 @@ fn weight(message: &Message) -> usize {
 
 impl Cache {
     /// The messages of a lane from `offset` on that lie together in memory.
-    fn run(&self, topic: TopicId, lane: Lane, offset: Offset) -> &[Kept] {
+    pub(crate) fn run(&self, topic: TopicId, lane: Lane, offset: Offset) -> &[Kept] {
         let Some((&(_, _, base), segment)) = self.holding(topic, lane, offset) else {
             return &[];
         };

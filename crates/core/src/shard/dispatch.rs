@@ -51,7 +51,7 @@ impl Shard {
         let cursor = group.cursor(lane);
         let cache = &self.live.cache;
         cache.staged(cursor.start.generation, lane, offset).is_some()
-            || cursor.open[&offset].entry.error != LastError::Note
+            || cursor.open.get(offset).is_some_and(|open| open.entry.error != LastError::Note)
                 && cache.get(group.row.topic, lane, offset).is_some()
     }
 
@@ -59,7 +59,7 @@ impl Shard {
     pub(super) fn retry_to_read(&self, id: GroupId, lane: Lane, offset: Offset) -> Option<Want> {
         let group = self.groups.get(&id)?;
         let cursor = group.cursors.get(lane.index())?;
-        cursor.open.get(&offset).filter(|open| !open.entry.is_leased())?;
+        cursor.open.get(offset).filter(|open| !open.entry.is_leased())?;
         let (topic, generation) = (group.row.topic, cursor.start.generation);
         let want = Want::Retry { topic, group: id, generation, lane, offset };
         let is_needed = !self.has_retry(group, lane, offset) && !self.live.loading.contains(&want);
@@ -97,6 +97,8 @@ struct Run<'a> {
     lane: Lane,
     cursor: &'a Cursor,
     decision: Decision,
+    /// Messages in memory from `next` on, as far as they lie together.
+    ahead: &'a [Kept],
     /// How far the cursor gets.
     next: Offset,
     bytes: u64,
@@ -128,6 +130,7 @@ impl<'a> Run<'a> {
             lane,
             cursor,
             decision: done(),
+            ahead: shard.live.cache.run(topic.row.id, lane, cursor.next),
             next: cursor.next,
             bytes: cursor.bytes,
             given: 0,
@@ -202,7 +205,7 @@ impl<'a> Run<'a> {
 
     /// Delivers a waiting entry again. Says whether the run goes on.
     fn again(&mut self, offset: Offset) -> bool {
-        let entry = self.cursor.open[&offset].entry;
+        let entry = self.cursor.open.get(offset).expect("what waits is open").entry;
         let (message, last_error) =
             self.retry_message(offset, &entry).expect("what is not here was skipped");
         if entry.is_past_deadline(self.now) && !self.topic.is_dlq() {
@@ -217,13 +220,7 @@ impl<'a> Run<'a> {
     }
 
     fn has_fresh(&self) -> bool {
-        self.next < self.topic.lane(self.lane).high
-            && self.has_room()
-            && self.message_ahead().is_some()
-    }
-
-    fn message_ahead(&self) -> Option<&Kept> {
-        self.shard.live.cache.get(self.topic.row.id, self.lane, self.next)
+        self.next < self.topic.lane(self.lane).high && self.has_room() && !self.ahead.is_empty()
     }
 
     /// Whether another entry may be opened.
@@ -243,22 +240,22 @@ impl<'a> Run<'a> {
         if self.next >= self.topic.lane(lane).high || !self.has_room() {
             return false;
         }
-        let Some(kept) = self.message_ahead().cloned() else {
+        let Some(kept) = self.ahead.first() else {
             let want = Want::Ahead { topic, lane, from: self.next };
             if !self.shard.live.loading.contains(&want) {
                 self.decision.notes.push(Note::Loading(want));
             }
             return false;
         };
-        let (offset, message) = (self.next, kept.message.clone());
+        let (offset, message) = (self.next, &kept.message);
         if message.for_group.as_ref().is_some_and(|group| *group != self.group.row.name) {
-            self.advance(&kept);
+            self.advance(kept);
             return true;
         }
         let deadline = message.envelope.deadline.filter(|_| !self.topic.is_dlq());
         if deadline.is_some_and(|deadline| deadline <= self.now) {
-            self.advance(&kept);
-            self.bury(offset, None, &message, no_text());
+            self.advance(kept);
+            self.bury(offset, None, message, no_text());
             return false;
         }
         let Some(consumer) = self.next_consumer(message.size()) else {
@@ -283,16 +280,20 @@ impl<'a> Run<'a> {
             begun: 0,
             unfinished: 0,
         };
-        self.advance(&kept);
+        self.advance(kept);
         self.opened += 1;
         self.fresh_run = self.fresh_run.saturating_add(1);
-        self.lease(offset, entry, consumer, message, no_text());
+        self.lease(offset, entry, consumer, message.clone(), no_text());
         true
     }
 
-    fn advance(&mut self, kept: &Kept) {
+    fn advance(&mut self, kept: &'a Kept) {
         self.next += 1;
         self.bytes = kept.bytes_before + kept.message.size();
+        self.ahead = &self.ahead[1..];
+        if self.ahead.is_empty() {
+            self.ahead = self.shard.live.cache.run(self.topic.row.id, self.lane, self.next);
+        }
     }
 
     /// One burial ends a run, so that its changes follow from the state as it is.

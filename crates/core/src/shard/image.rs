@@ -27,7 +27,7 @@ impl Shard {
     pub fn image(&self) -> Image {
         let cursors = self.groups.iter().flat_map(|(id, group)| {
             group.cursors.iter().enumerate().map(|(index, cursor)| {
-                let open = cursor.open.iter().map(|(offset, open)| (*offset, open.entry)).collect();
+                let open = cursor.open.iter().map(|(offset, open)| (offset, open.entry)).collect();
                 ((*id, Lane::of(index as u32)), (cursor.next, cursor.bytes, open))
             })
         });

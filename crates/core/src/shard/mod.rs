@@ -25,6 +25,7 @@ mod image;
 mod join;
 mod lapse;
 mod maintain;
+mod open;
 mod partition;
 mod pause;
 mod produce;
@@ -53,7 +54,8 @@ use crate::time::Timestamp;
 pub use image::Image;
 
 pub(crate) use cache::{Kept, Staged};
-pub(crate) use state::{Cursor, Group, Open, Topic};
+pub(crate) use open::{Open, OpenEntries};
+pub(crate) use state::{Cursor, Group, Topic};
 
 use state::{Live, Owners, Wakeup};
 
@@ -223,7 +225,7 @@ impl Shard {
         let due = self.leases.iter().take_while(move |(end, ..)| *end <= horizon);
         due.take(LAPSE_MAX).map(|&(_, group, lane, offset)| {
             let cursor = self.groups[&group].cursor(lane);
-            let attempt = cursor.open[&offset].entry.attempt;
+            let attempt = cursor.open.get(offset).map_or(0, |open| open.entry.attempt);
             Hold { group, lane, generation: cursor.start.generation, offset, attempt }
         })
     }
@@ -309,7 +311,7 @@ impl Shard {
             return None;
         };
         let cursor = self.groups.get(group)?.cursor(*lane);
-        let open = cursor.open.get(offset)?;
+        let open = cursor.open.get(*offset)?;
         (cursor.start.generation == *generation && !open.entry.is_leased()).then_some(open)
     }
 
@@ -335,7 +337,8 @@ impl Shard {
         self.now = now;
         let leases = std::mem::take(&mut self.leases);
         for (_, group, lane, offset) in leases {
-            let entry = self.groups[&group].cursor(lane).open[&offset].entry;
+            let open = self.groups[&group].cursor(lane).open.get(offset);
+            let entry = open.expect("a lease is of an open entry").entry;
             self.leases.insert((self.effective_end(&entry), group, lane, offset));
         }
         let lanes: Vec<_> = self

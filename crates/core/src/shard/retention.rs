@@ -106,8 +106,8 @@ impl Shard {
         let mut offsets: Vec<Offset> = topic
             .groups
             .values()
-            .flat_map(|group| self.groups[group].cursor(lane).open.range(from..to))
-            .map(|(offset, _)| *offset)
+            .flat_map(|group| self.groups[group].cursor(lane).open.range(from, to))
+            .map(|(offset, _)| offset)
             .collect();
         offsets.sort_unstable();
         offsets.dedup();
@@ -127,12 +127,12 @@ impl Shard {
         let mut still_open = 0;
         let (mut from, mut to) = reach;
         for open in holders {
-            still_open += usize::from(open.contains_key(&offset));
-            if let Some((below, _)) = open.range(reach.0..offset).next_back() {
+            still_open += usize::from(open.contains(offset));
+            if let Some((below, _)) = open.range(reach.0, offset).last() {
                 from = from.max(below + 1);
             }
-            if let Some((above, _)) = open.range(offset + 1..reach.1.max(offset + 1)).next() {
-                to = to.min(*above);
+            if let Some((above, _)) = open.range(offset + 1, reach.1.max(offset + 1)).next() {
+                to = to.min(above);
             }
         }
         // The entry that ends is still among them.

@@ -190,7 +190,7 @@ impl Shard {
         let group = self.groups.get(&hold.group)?;
         let topic = self.topics.get(&group.row.topic)?;
         let cursor = group.cursors.get(hold.lane.index())?;
-        let entry = &cursor.open.get(&hold.offset)?.entry;
+        let entry = &cursor.open.get(hold.offset)?.entry;
         let current = cursor.start.generation == hold.generation
             && entry.attempt == hold.attempt
             && entry.is_leased();
@@ -220,7 +220,7 @@ impl Shard {
         if offset >= cursor.next {
             return Ok(Standing::Over(Rejection::NotDelivered));
         }
-        if let Some(open) = cursor.open.get(&offset) {
+        if let Some(open) = cursor.open.get(offset) {
             let held = Held { topic, group, lane, offset, entry: &open.entry };
             return Ok(self.standing_of_open(claim, held));
         }
@@ -340,7 +340,7 @@ pub(super) fn open(held: &Held<'_>, entry: Entry) -> Change {
     let Held { group, lane, offset, .. } = *held;
     // A lease that is only renewed stays with its holder.
     let holder = match entry.is_leased() {
-        true => group.cursor(lane).open[&offset].holder,
+        true => group.cursor(lane).open.get(offset).and_then(|open| open.holder),
         false => None,
     };
     Change::Open { group: group.row.id, lane, offset, entry, holder }

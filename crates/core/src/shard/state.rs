@@ -8,6 +8,7 @@ use crate::change::{
 use crate::id::{ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
 use crate::settings::{RetryPolicy, Settings};
 use crate::shard::cache::Cache;
+use crate::shard::open::OpenEntries;
 use crate::time::Timestamp;
 
 /// A topic.
@@ -79,7 +80,7 @@ pub(crate) struct Cursor {
     pub(crate) next: Offset,
     /// The lane's byte total at `next`.
     pub(crate) bytes: u64,
-    pub(crate) open: BTreeMap<Offset, Open>,
+    pub(crate) open: OpenEntries,
     /// Derived: how many of them are leased.
     pub(crate) leased: u32,
     /// Derived: their sizes together.
@@ -98,7 +99,7 @@ impl Cursor {
             start,
             next: start.offset,
             bytes: start.bytes,
-            open: BTreeMap::new(),
+            open: OpenEntries::default(),
             leased: 0,
             open_bytes: 0,
             retries: BTreeSet::new(),
@@ -109,20 +110,12 @@ impl Cursor {
 
     /// The lowest offset a recovery must look at.
     pub(crate) fn low(&self) -> Offset {
-        self.open.keys().next().copied().unwrap_or(self.next)
+        self.open.first().unwrap_or(self.next)
     }
 
     pub(crate) fn waiting(&self) -> usize {
         self.open.len() - self.leased as usize
     }
-}
-
-/// An open entry and who holds it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Open {
-    pub(crate) entry: Entry,
-    /// Volatile.
-    pub(crate) holder: Option<ConsumerId>,
 }
 
 impl Entry {

@@ -34,7 +34,7 @@ impl Shard {
                     return Some(format!("group {id}, lane {lane}: {wrong}"));
                 }
                 leases += cursor.leased as usize;
-                for open in cursor.open.values() {
+                for (_, open) in cursor.open.iter() {
                     *entries.entry(open.entry.owner).or_default() += 1;
                     if let Some(holder) = open.holder.filter(|_| open.entry.is_leased()) {
                         let held = held.entry(holder).or_default();
@@ -54,9 +54,9 @@ impl Shard {
 
     fn cursor_violation(&self, id: GroupId, lane: Lane, cursor: &Cursor) -> Option<String> {
         let (mut leased, mut bytes, mut waiting) = (0, 0, 0);
-        for (offset, open) in &cursor.open {
+        for (offset, open) in cursor.open.iter() {
             let entry = &open.entry;
-            if *offset >= cursor.next || *offset < cursor.start.offset {
+            if offset >= cursor.next || offset < cursor.start.offset {
                 return Some(format!("{offset} is open outside of what was delivered"));
             }
             if entry.attempt == 0 || entry.spent > entry.attempt {
@@ -69,12 +69,12 @@ impl Shard {
             let listed = match entry.state {
                 EntryState::Leased => {
                     leased += 1;
-                    self.leases.contains(&(self.effective_end(entry), id, lane, *offset))
+                    self.leases.contains(&(self.effective_end(entry), id, lane, offset))
                 }
                 EntryState::Expired | EntryState::Nacked => {
-                    cursor.retries.contains(&(entry.at, *offset))
+                    cursor.retries.contains(&(entry.at, offset))
                 }
-                EntryState::Returned => cursor.returned.contains(&(entry.at, *offset)),
+                EntryState::Returned => cursor.returned.contains(&(entry.at, offset)),
             };
             waiting += usize::from(!entry.is_leased());
             if !listed {

@@ -1,0 +1,181 @@
+//! The open entries of a cursor, kept as they are stored: by block.
+//!
+//! A block's entries lie together in offset order, found by counting bits. What a commit touches it packs
+//! as it lies; settling in any order moves no more than one block.
+
+use std::collections::{BTreeMap, btree_map};
+
+use crate::change::Entry;
+use crate::id::{ConsumerId, Offset};
+use crate::limits::BLOCK_OFFSETS;
+
+/// An open entry and who holds it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Open {
+    pub(crate) entry: Entry,
+    /// Volatile.
+    pub(crate) holder: Option<ConsumerId>,
+}
+
+/// Entries of 128 consecutive offsets.
+#[derive(Debug, Clone, Default)]
+struct Block {
+    /// One bit per offset.
+    live: u128,
+    /// In the order of their bits.
+    entries: Vec<Open>,
+}
+
+const _: () = assert!(BLOCK_OFFSETS == u128::BITS as u64, "a bit per offset of a block");
+
+impl Block {
+    fn rank(&self, bit: u32) -> usize {
+        (self.live & ((1 << bit) - 1)).count_ones() as usize
+    }
+
+    fn has(&self, bit: u32) -> bool {
+        self.live >> bit & 1 == 1
+    }
+
+    fn iter(&self, block: u64) -> impl Iterator<Item = (Offset, &Open)> {
+        let mut bits = self.live;
+        self.entries.iter().map(move |open| {
+            let bit = bits.trailing_zeros();
+            bits &= bits - 1;
+            (block * BLOCK_OFFSETS + u64::from(bit), open)
+        })
+    }
+}
+
+/// The open entries of a cursor.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct OpenEntries {
+    blocks: BTreeMap<u64, Block>,
+    len: usize,
+}
+
+fn place(offset: Offset) -> (u64, u32) {
+    (offset / BLOCK_OFFSETS, (offset % BLOCK_OFFSETS) as u32)
+}
+
+impl OpenEntries {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn get(&self, offset: Offset) -> Option<&Open> {
+        let (block, bit) = place(offset);
+        let block = self.blocks.get(&block).filter(|block| block.has(bit))?;
+        Some(&block.entries[block.rank(bit)])
+    }
+
+    pub(crate) fn contains(&self, offset: Offset) -> bool {
+        self.get(offset).is_some()
+    }
+
+    /// Puts an entry; the one it replaces comes back.
+    pub(crate) fn insert(&mut self, offset: Offset, open: Open) -> Option<Open> {
+        let (block, bit) = place(offset);
+        let block = self.blocks.entry(block).or_default();
+        let rank = block.rank(bit);
+        if block.has(bit) {
+            return Some(std::mem::replace(&mut block.entries[rank], open));
+        }
+        block.live |= 1 << bit;
+        block.entries.insert(rank, open);
+        self.len += 1;
+        None
+    }
+
+    pub(crate) fn remove(&mut self, offset: Offset) -> Option<Open> {
+        let (number, bit) = place(offset);
+        let btree_map::Entry::Occupied(mut block) = self.blocks.entry(number) else { return None };
+        if !block.get().has(bit) {
+            return None;
+        }
+        let rank = block.get().rank(bit);
+        let open = block.get_mut().entries.remove(rank);
+        block.get_mut().live &= !(1 << bit);
+        if block.get().live == 0 {
+            block.remove();
+        }
+        self.len -= 1;
+        Some(open)
+    }
+
+    /// The lowest offset.
+    pub(crate) fn first(&self) -> Option<Offset> {
+        let (block, entries) = self.blocks.first_key_value()?;
+        Some(block * BLOCK_OFFSETS + u64::from(entries.live.trailing_zeros()))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Offset, &Open)> {
+        self.blocks.iter().flat_map(|(number, block)| block.iter(*number))
+    }
+
+    /// Entries with `from <= offset < to`, in order.
+    pub(crate) fn range(&self, from: Offset, to: Offset) -> impl Iterator<Item = (Offset, &Open)> {
+        let blocks = self.blocks.range(from / BLOCK_OFFSETS..to.div_ceil(BLOCK_OFFSETS));
+        let entries = blocks.flat_map(|(number, block)| block.iter(*number));
+        entries.filter(move |(offset, _)| (from..to).contains(offset))
+    }
+
+    /// Entries of one block, in order.
+    pub(crate) fn block(&self, number: u64) -> impl Iterator<Item = (Offset, &Open)> {
+        self.blocks.get(&number).into_iter().flat_map(move |block| block.iter(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::change::{EntryState, LastError};
+    use crate::time::Timestamp;
+
+    fn open(attempt: u32) -> Open {
+        let entry = Entry {
+            state: EntryState::Leased,
+            attempt,
+            spent: 1,
+            returns: 0,
+            at: Timestamp(0),
+            lease_ms: 0,
+            owner: Default::default(),
+            size: 0,
+            produced_at: Timestamp(0),
+            first_at: Timestamp(0),
+            policy: None,
+            deadline: None,
+            error: LastError::None,
+            begun: 0,
+            unfinished: 0,
+        };
+        Open { entry, holder: None }
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_an_ordered_map(steps in prop::collection::vec((0..600_u64, any::<bool>(), any::<u32>()), 0..400),
+                                from in 0..600_u64, to in 0..600_u64) {
+            let (mut is, mut model) = (OpenEntries::default(), BTreeMap::new());
+            let attempt = |open: Option<Open>| open.map(|open| open.entry.attempt);
+            for (offset, puts, number) in steps {
+                match puts {
+                    true => prop_assert_eq!(attempt(is.insert(offset, open(number))), model.insert(offset, number)),
+                    false => prop_assert_eq!(attempt(is.remove(offset)), model.remove(&offset)),
+                }
+            }
+            let all: Vec<_> = is.iter().map(|(offset, open)| (offset, open.entry.attempt)).collect();
+            prop_assert_eq!(all, model.clone().into_iter().collect::<Vec<_>>());
+            let some: Vec<_> = is.range(from, to).map(|(offset, _)| offset).collect();
+            prop_assert_eq!(some, model.range(from..to.max(from)).map(|(o, _)| *o).collect::<Vec<_>>());
+            prop_assert_eq!(is.first(), model.keys().next().copied());
+            prop_assert_eq!(is.len(), model.len());
+            let block: Vec<_> = is.block(1).map(|(offset, _)| offset).collect();
+            prop_assert_eq!(block, model.range(128..256).map(|(o, _)| *o).collect::<Vec<_>>());
+            prop_assert_eq!(attempt(is.get(from).copied()), model.get(&from).copied());
+        }
+    }
+}
