@@ -123,7 +123,7 @@ fn bare() -> Message {
 }
 
 #[test]
-fn a_page() {
+fn a_page_has_these_bytes() {
     let messages = [full(), bare()];
     let messages: Vec<&Message> = messages.iter().collect();
     let rows = pages(TopicId(300), Lane(4), 128, 1_000, &messages, false);
@@ -201,7 +201,7 @@ fn pack_block(entries: &[(u64, Entry)]) -> Option<Row> {
 }
 
 #[test]
-fn a_block() {
+fn a_block_has_these_bytes() {
     let policy = RetryPolicy { max_attempts: 5, backoff_ms: 250, max_backoff_ms: 5_000 };
     let nacked = Entry {
         policy: Some(policy),
@@ -284,7 +284,7 @@ fn mark_item() -> MarkItem {
 }
 
 #[test]
-fn a_head() {
+fn a_head_has_these_bytes() {
     let body = HeadBody {
         ids: 1_234,
         cursors: vec![cursor_item()],
@@ -310,7 +310,7 @@ fn a_head() {
 }
 
 #[test]
-fn checkpoints_of_a_lane_a_cursor_and_a_mark() {
+fn checkpoints_of_a_lane_a_cursor_and_a_mark_have_these_bytes() {
     let lane = Key::Lane { topic: TopicId(300), lane: Lane(4) };
     check_value(
         lane,
@@ -339,7 +339,7 @@ fn checkpoints_of_a_lane_a_cursor_and_a_mark() {
 }
 
 #[test]
-fn garbage() {
+fn garbage_has_these_bytes() {
     let topic =
         Garbage::Topic { topic: TopicId(300), lanes: vec![(Lane(0), 880, 2_040), (Lane(1), 0, 1)] };
     check_value(

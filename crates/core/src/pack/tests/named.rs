@@ -18,7 +18,7 @@ fn text(row: &Row) -> String {
 }
 
 #[test]
-fn a_topic_as_people_read_it() {
+fn a_topic_has_this_text() {
     let topic = TopicRow {
         id: TopicId(300),
         namespace: "default".into(),
@@ -80,7 +80,7 @@ fn a_setting_that_is_null_on_purpose_stays_so() {
 }
 
 #[test]
-fn a_group_as_people_read_it() {
+fn a_group_has_this_text() {
     let start = CursorStart { generation: Generation(41), offset: 880, bytes: 12_211 };
     let group = GroupRow {
         id: GroupId(40),
@@ -111,7 +111,7 @@ fn a_group_as_people_read_it() {
 }
 
 #[test]
-fn a_dead_letter_as_people_read_it() {
+fn a_dead_letter_has_this_text() {
     let dead = DeadRow {
         topic: TopicId(301),
         seq: 9,

@@ -1,8 +1,9 @@
 //! Transcripts: a test is a text that is both script and expectation.
 //!
 //! A line at the margin is a command, with the time at which it comes; indented lines are what the shard
-//! answers, changes and does. `UPDATE_EXPECT=1` rewrites them. After every command the shard is rebuilt
-//! from its rows and must be what it was, and its state must make sense.
+//! answers, changes and does. `UPDATE_EXPECT=1` rewrites them. Commands joined by ` + ` come together and
+//! are decided in one batch; where a time begins with `@` nobody has looked at the clock before. After every line the shard is rebuilt from its rows and must be what it was,
+//! and its state must make sense.
 
 mod print;
 mod script;
@@ -12,29 +13,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::{
-    Batch, Command, ConsumerId, Damaged, Image, Input, LeaseToken, MessageId, Output, Pipeline,
-    PipelineConfig, Recovery, Shard, ShardConfig, ShardId, Ticket, Timestamp,
+    Answered, Batch, Command, ConsumerId, Damaged, Image, Input, LeaseToken, Message, MessageId,
+    Output, Pipeline, PipelineConfig, Recovered, Recovery, Shard, ShardConfig, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership};
 use expect_test::Expect;
 
+pub(crate) use print::reply;
+
+/// Turns after which a pipeline that nobody asks anything has to be at rest.
+const TURNS_MAX: usize = 10_000;
+
 /// Plays a transcript and compares.
 #[track_caller]
 pub(crate) fn check(transcript: Expect) {
-    let played = play(transcript.data(), ShardConfig::default());
+    let played = play(transcript.data());
     transcript.assert_eq(&played);
 }
 
-/// The same, with other settings by default.
-#[track_caller]
-pub(crate) fn check_with(config: ShardConfig, transcript: Expect) {
-    let played = play(transcript.data(), config);
-    transcript.assert_eq(&played);
-}
-
-fn play(text: &str, config: ShardConfig) -> String {
-    let mut world = World::new(config);
+fn play(text: &str) -> String {
+    let mut world = World::new(ShardConfig::default());
     let mut played = String::new();
     let mut commands = 0;
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
@@ -46,6 +45,7 @@ fn play(text: &str, config: ShardConfig) -> String {
         for said in world.play(line) {
             played += &format!("    {said}\n");
         }
+        world.check();
     }
     assert!(commands > 0, "a transcript has commands");
     played
@@ -65,7 +65,13 @@ pub(crate) struct World {
     tokens: BTreeMap<String, LeaseToken>,
     /// Dead letters by `topic partition:offset`.
     dead: BTreeMap<String, MessageId>,
+    /// The dead letters themselves, by the same name.
+    letters: BTreeMap<String, Arc<Message>>,
+    /// What the commands of the last line were answered.
+    answers: Vec<Answered>,
     lines: Vec<String>,
+    /// Commits that still happen before the storage is out of reach; None: all.
+    commits_left: Option<usize>,
 }
 
 /// Claims a shard and reads it back.
@@ -79,11 +85,12 @@ pub(crate) fn recover(
     Ok((ownership, pipeline))
 }
 
-fn reread(
+/// Reads a shard back under an ownership.
+pub(crate) fn reread(
     engine: &Memory,
     ownership: Ownership,
     config: &ShardConfig,
-) -> Result<driftq_core::Recovered, Damaged> {
+) -> Result<Recovered, Damaged> {
     let mut recovery = Recovery::new(config.clone());
     let mut rows = Vec::new();
     wait(engine.load(ownership, &mut |row| rows.push(row))).expect("memory does not fail");
@@ -115,39 +122,101 @@ impl World {
             consumers: BTreeMap::new(),
             tokens: BTreeMap::new(),
             dead: BTreeMap::new(),
+            letters: BTreeMap::new(),
+            answers: Vec::new(),
             lines: Vec::new(),
+            commits_left: None,
         }
     }
 
-    fn shard(&self) -> &Shard {
+    /// Plays a line of which only the first commits happen; then comes a crash.
+    pub(crate) fn play_partly(&mut self, line: &str, commits: usize) {
+        self.commits_left = Some(commits);
+        self.play(line);
+        self.commits_left = None;
+        self.crash(self.now);
+        self.check();
+    }
+
+    /// What the last command of `line` was answered, in words.
+    pub(crate) fn ask(&mut self, line: &str) -> String {
+        self.play(line);
+        reply(self.answers.last().unwrap_or_else(|| panic!("`{line}` was not answered")))
+    }
+
+    /// What a command that a script cannot say is answered, in words.
+    pub(crate) fn command(&mut self, command: Command) -> String {
+        self.answers.clear();
+        self.send(command);
+        self.rest();
+        reply(self.answers.last().expect("it was answered"))
+    }
+
+    /// A dead letter that was seen, by what a script calls it.
+    pub(crate) fn letter(&self, name: &str) -> &Message {
+        &self.letters[name]
+    }
+
+    /// Where a dead letter that was seen is stored, by what a script calls it.
+    pub(crate) fn dead_id(&self, name: &str) -> MessageId {
+        self.dead[name]
+    }
+
+    /// The token of a delivery that was seen, by what a script calls it.
+    pub(crate) fn token(&self, name: &str) -> &LeaseToken {
+        &self.tokens[name]
+    }
+
+    /// A token that nobody was given.
+    pub(crate) fn forge(&mut self, name: &str, token: LeaseToken) {
+        self.tokens.insert(name.to_owned(), token);
+    }
+
+    pub(crate) fn shard(&self) -> &Shard {
         self.pipeline.as_ref().expect("only missing during a crash").shard()
     }
 
-    fn play(&mut self, line: &str) -> Vec<String> {
+    /// Plays one line and says what came of it.
+    pub(crate) fn play(&mut self, line: &str) -> Vec<String> {
+        self.answers.clear();
         let (time, rest) = line.split_once(' ').unwrap_or((line, ""));
-        let until = script::time(time);
+        let until = script::time(time.trim_start_matches('@'));
         // Time passes step by step, as it does for a server that sleeps until something is due.
-        while let Some(due) = self.pipeline.as_ref().and_then(Pipeline::next_deadline)
-            && due <= until
+        while !time.starts_with('@')
+            && let Some(due) = self.next_deadline().filter(|due| *due <= until)
         {
             self.set_now(due.max(self.now));
-            if !self.turn() {
+            if !self.rest() && self.next_deadline() == Some(due) {
                 break;
             }
         }
         self.set_now(until);
         match rest {
             "" | "wait" => {}
-            "crash" => self.crash(),
+            "crash" => self.crash(until),
+            down if down.starts_with("crash until ") => self.crash(script::time(&down[12..])),
+            keep if keep.starts_with("keep ") => self.keep(&keep[5..]),
             rows if rows.starts_with("rows ") => self.count_rows(&rows[5..]),
-            command => {
-                let command = script::parse(self, command);
-                self.send(command);
+            commands => {
+                for command in commands.split(" + ") {
+                    let command = script::parse(self, command);
+                    self.send(command);
+                }
             }
         }
-        while self.turn() {}
-        self.check();
+        self.rest();
         std::mem::take(&mut self.lines)
+    }
+
+    /// Turns until there is nothing more to do now. Whether there was anything.
+    fn rest(&mut self) -> bool {
+        let turns = (0..TURNS_MAX).take_while(|_| self.turn()).count();
+        assert!(turns < TURNS_MAX, "the pipeline does not come to rest at {}", self.now);
+        turns > 0
+    }
+
+    fn next_deadline(&self) -> Option<Timestamp> {
+        self.pipeline.as_ref().expect("alive").next_deadline()
     }
 
     fn set_now(&mut self, now: Timestamp) {
@@ -156,19 +225,35 @@ impl World {
         self.clock.store(now.0, Ordering::Relaxed);
     }
 
-    fn crash(&mut self) {
+    /// Nobody is there until `until`.
+    fn crash(&mut self, until: Timestamp) {
         self.consumers.clear();
         self.pipeline = None;
+        self.set_now(until);
         let (ownership, pipeline) =
             recover(&self.engine, &self.config).expect("nothing is damaged");
         self.ownership = ownership;
         self.pipeline = Some(pipeline);
     }
 
-    fn count_rows(&mut self, table: &str) {
-        let counts = self.engine.count(ShardId(0));
+    /// `orders/biller 0:3.1 as old`: the token gets another name, before another life of the group takes
+    /// its own.
+    fn keep(&mut self, names: &str) {
+        let (from, to) = names.split_once(" as ").expect("a token as another name");
+        self.tokens.insert(to.to_owned(), self.tokens[from].clone());
+    }
+
+    fn count_rows(&mut self, tables: &str) {
+        let counts: Vec<String> =
+            tables.split(' ').map(|table| format!("{table} {}", self.rows(table))).collect();
+        self.lines.push(counts.join(", "));
+    }
+
+    /// Rows of a table.
+    pub(crate) fn rows(&self, table: &str) -> usize {
+        let counts = self.engine.count(self.config.shard);
         let count = counts.iter().find(|(name, _)| format!("{name:?}").to_lowercase() == table);
-        self.lines.push(format!("{}", count.map_or(0, |(_, count)| *count)));
+        count.map_or(0, |(_, count)| *count)
     }
 
     fn send(&mut self, command: Command) {
@@ -200,7 +285,9 @@ impl World {
                         .expect("memory does not fail");
                     self.feed(Input::ReadDone(id, rows));
                 }
+                Output::StartCommit(..) if self.commits_left == Some(0) => {}
                 Output::StartCommit(batch, writes) => {
+                    self.commits_left = self.commits_left.map(|left| left - 1);
                     wait(self.engine.commit(self.ownership, batch.no, writes))
                         .expect("memory does not fail");
                     self.feed(Input::CommitDone(batch.no));
@@ -212,12 +299,13 @@ impl World {
     }
 
     fn show(&mut self, batch: &Batch) {
+        self.answers.extend(batch.replies.iter().map(|(_, answered)| answered.clone()));
         let lines = print::batch(self, batch);
         self.lines.extend(lines);
     }
 
     /// A shard rebuilt from its rows is the shard that wrote them, and makes sense.
-    fn check(&self) {
+    pub(crate) fn check(&self) {
         assert_eq!(self.shard().violation(), None);
         let copy = self.engine.snapshot();
         let (ownership, _) = wait(copy.claim(self.config.shard)).expect("memory does not fail");

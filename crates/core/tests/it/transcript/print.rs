@@ -1,9 +1,11 @@
 //! What a batch shows in a transcript.
 
 use driftq_core::change::{Change, Effect, End, EntryState, Sweep};
-use driftq_core::view::{GroupView, TopicView};
+use driftq_core::command::Full;
+use driftq_core::view::{CursorView, GroupView, TopicView};
 use driftq_core::{
-    Answered, Batch, ConsumerId, GroupId, Lane, Offset, Rejection, Reply, Timestamp, TopicId,
+    Answered, Batch, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply, Text, Timestamp,
+    TopicId,
 };
 
 use super::World;
@@ -42,8 +44,12 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
                 let value = if value.len() > 40 { format!("{} bytes", value.len()) } else { value };
                 let who = consumer_name(world, *consumer);
                 let until = time(delivery.expires_at);
+                let redriven = match delivery.message.redriven {
+                    0 => String::new(),
+                    times => format!(" redriven {times} times{}", origin(&delivery.message)),
+                };
                 format!(
-                    "{who} gets {name} \"{value}\" spent {} until {until}{error}",
+                    "{who} gets {name} \"{value}\" spent {} until {until}{error}{redriven}",
                     delivery.spent
                 )
             }
@@ -55,18 +61,29 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
     lines
 }
 
+/// Where a message was first stored.
+fn origin(message: &Message) -> String {
+    message.origin.map_or(String::new(), |id| format!(" from {}:{}", id.lane, id.offset))
+}
+
 fn consumer_name(world: &World, id: ConsumerId) -> String {
     let name = world.consumers.iter().find(|(_, consumer)| **consumer == id);
     name.map_or_else(|| format!("consumer {id}"), |(name, _)| name.clone())
 }
 
-fn reply(answered: &Answered) -> String {
+/// An answer in words.
+pub(crate) fn reply(answered: &Answered) -> String {
     match answered {
         Err(Rejection::StaleLease { state, current: Some(current), .. }) => {
             format!("stale: {}, attempt {current} is current", state.as_str())
         }
         Err(Rejection::StaleLease { state, .. }) => format!("stale: {}", state.as_str()),
-        Err(Rejection::Exhausted { full, .. }) => format!("full: {full:?}"),
+        Err(Rejection::Exhausted { full: Full::Messages(group), .. }) => {
+            format!("full: messages{}", held_by(group))
+        }
+        Err(Rejection::Exhausted { full: Full::Bytes(group), .. }) => {
+            format!("full: bytes{}", held_by(group))
+        }
         Err(rejection) => format!("refused: {rejection}"),
         Ok(reply) => match reply {
             Reply::Done => "ok".into(),
@@ -106,13 +123,23 @@ fn reply(answered: &Answered) -> String {
     }
 }
 
+fn held_by(group: &Option<Text>) -> String {
+    group.as_ref().map_or(String::new(), |group| format!(", held by {group}"))
+}
+
 fn topic(view: &TopicView) -> String {
     let lanes: Vec<String> = view
         .partitions
         .iter()
         .map(|lane| format!("{}..{} ({} bytes)", lane.first, lane.high, lane.bytes))
         .collect();
-    format!("{} {}, dead {}", view.name, lanes.join(", "), view.dead_letters)
+    format!(
+        "{} {}, dead {}, groups {:?}",
+        view.name,
+        lanes.join(", "),
+        view.dead_letters,
+        view.groups
+    )
 }
 
 fn group(view: &GroupView) -> String {
@@ -121,13 +148,22 @@ fn group(view: &GroupView) -> String {
         .iter()
         .map(|cursor| {
             let blocked = cursor.blocked.map_or("flows", |blocked| blocked.as_str());
+            let committed = cursor.committed.map_or(-1, |offset| offset as i64);
+            let CursorView { next, high, backlog, leased, waiting, .. } = cursor;
+            let due = match cursor.next_retry_at {
+                Some(at) => format!(" (first {})", time(at)),
+                None => String::new(),
+            };
             format!(
-                "next {} of {}, backlog {}, leased {}, waiting {}, {blocked}",
-                cursor.next, cursor.high, cursor.backlog, cursor.leased, cursor.waiting
+                "next {next} of {high}, committed {committed}, backlog {backlog}, leased {leased}, \
+                 waiting {waiting}{due}, {blocked}"
             )
         })
         .collect();
-    cursors.join("; ")
+    let paused = view.paused.as_ref().map_or(String::new(), |paused| {
+        format!("paused by {} since {}; ", paused.by, time(paused.since))
+    });
+    format!("{paused}{}", cursors.join("; "))
 }
 
 fn changed(world: &mut World, change: &Change) -> Option<String> {
@@ -158,7 +194,9 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
                 lane: *lane,
                 offset: *offset,
             };
-            world.dead.insert(format!("{} {lane}:{offset}", death.topic), id);
+            let name = format!("{} {lane}:{offset}", death.topic);
+            world.letters.insert(name.clone(), message.clone());
+            world.dead.insert(name, id);
             format!(
                 "dead letter {lane}:{offset} {} after {} of {}, \"{}\"",
                 death.reason.as_str(),

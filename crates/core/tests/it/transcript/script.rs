@@ -11,7 +11,7 @@ use driftq_core::{
 
 use super::World;
 
-/// `1500ms`, `30s`, `5m`, `24h`.
+/// `1500ms`, `30s`, `5m`, `24h`, `7d`.
 pub(super) fn time(text: &str) -> Timestamp {
     Timestamp(millis(text))
 }
@@ -24,6 +24,7 @@ fn millis(text: &str) -> u64 {
         "s" => number * 1_000,
         "m" => number * 60_000,
         "h" => number * 3_600_000,
+        "d" => number * 86_400_000,
         unit => panic!("`{unit}` is no unit of time"),
     }
 }
@@ -102,7 +103,10 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             lease_ms: option(&words, "lease").map(millis),
         }),
         "giveback" => {
-            let token = &world.tokens[&format!("{} {}", word(1), word(2))];
+            let token = match option(&words, "token") {
+                Some(name) => &world.tokens[name],
+                None => &world.tokens[&format!("{} {}", word(1), word(2))],
+            };
             Command::GiveBack(Hold {
                 group: token.group,
                 lane: token.lane,
@@ -117,7 +121,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
                 topic: topic(word(1)),
                 id: *id.expect("a dead letter that was seen"),
                 by: "ops".into(),
-                reason: "fixed".into(),
+                reason: option(&words, "reason").unwrap_or("fixed").into(),
             })
         }
         "view" if word(1).contains('/') => Command::ViewGroup(group(word(1))),
@@ -159,7 +163,9 @@ fn settings(words: &[String]) -> SettingsPatch {
         retention_ms: option(words, "retention").map(millis),
         retention_bytes: number("retention_bytes"),
         dedupe_ttl_ms: option(words, "dedupe").map(millis),
-        effect_ttl_ms: option(words, "dedupe").map(millis),
+        effect_ttl_ms: option(words, "effect").or(option(words, "dedupe")).map(millis),
+        dlq_retention_ms: option(words, "dlq_retention").map(|text| Some(millis(text))),
+        group_idle_ms: option(words, "idle").map(|text| Some(millis(text))),
         keyless: flag(words, "round_robin").then_some(Keyless::RoundRobin),
         require_token: flag(words, "require_token").then_some(true),
         groups: flag(words, "declared").then_some(Groups::Declared),
@@ -189,13 +195,15 @@ fn produce(words: &[String]) -> Produce {
         key: option(words, "key").unwrap_or_default().to_owned().into(),
         value: value.into(),
         envelope: Envelope {
+            run_id: text("run"),
+            step_id: text("step"),
+            parent_step_id: text("parent"),
             tenant_id: text("tenant"),
             idempotency_key: text("idem"),
             target_topic: text("to"),
             partition_override: option(words, "p").map(|p| p.parse().expect("a partition")),
             deadline: option(words, "deadline").map(time),
             retry_policy: option(words, "retry").map(retry),
-            ..Envelope::default()
         },
         routing: None,
         trace: None,
@@ -217,8 +225,11 @@ fn join(world: &mut World, words: &[String]) -> Command {
     })
 }
 
-/// `orders/biller 0:3.1` by token, `orders/biller 0:3 owner=w` by owner.
+/// `orders/biller 0:3.1` or `token=old` by token, `orders/biller 0:3 owner=w` by owner.
 fn claim(world: &World, words: &[String]) -> Claim {
+    if let Some(name) = option(words, "token") {
+        return Claim::Token(world.tokens[name].clone());
+    }
     if let Some(owner) = option(words, "owner") {
         let (partition, offset) = words[2].split_once(':').expect("partition:offset");
         return Claim::Owner {

@@ -1,0 +1,299 @@
+//! A pipeline on the memory engine whose reads and commits are done when the test says so, and no sooner.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use driftq_core::change::{Delivery, Effect};
+use driftq_core::command::{
+    Claim, CreateTopic, GroupName, Join, Nack, NackKind, Produce, Start, TopicName,
+};
+use driftq_core::row::{Read, Row, Write};
+use driftq_core::{
+    Answered, Batch, Command, ConsumerId, Damaged, Envelope, Input, LeaseToken, Output, Pipeline,
+    PipelineConfig, ReadId, Release, RetryPolicy, SettingsPatch, ShardConfig, Ticket, Timestamp,
+};
+use driftq_storage::conformance::wait;
+use driftq_storage::{Engine, Memory, Ownership};
+
+use crate::transcript::reread;
+
+/// A commit under way.
+pub(crate) struct Committing {
+    pub(crate) batch: Arc<Batch>,
+    pub(crate) writes: Vec<Write>,
+    /// The engine has it; the pipeline was not told.
+    pub(crate) is_stored: bool,
+}
+
+/// A read under way.
+pub(crate) struct Reading {
+    pub(crate) id: ReadId,
+    pub(crate) reads: Vec<Read>,
+    /// What the engine had when it looked.
+    pub(crate) rows: Option<Vec<Vec<Row>>>,
+}
+
+/// A pipeline, and everything it asked for and nobody has done yet.
+pub(crate) struct Held {
+    pub(crate) engine: Memory,
+    pub(crate) ownership: Ownership,
+    pub(crate) pipeline: Pipeline,
+    pub(crate) now: Timestamp,
+    pub(crate) commits: VecDeque<Committing>,
+    pub(crate) reads: VecDeque<Reading>,
+    /// What was released: answers by ticket, and deliveries in order, but for those that were withheld.
+    pub(crate) answers: BTreeMap<Ticket, Answered>,
+    pub(crate) deliveries: Vec<(ConsumerId, Delivery)>,
+    pub(crate) withheld: usize,
+    /// Numbers of the batches that were released.
+    pub(crate) released: Vec<u64>,
+    pub(crate) died: Option<Damaged>,
+    next_ticket: u64,
+}
+
+impl Held {
+    pub(crate) fn new() -> Held {
+        Held::with(PipelineConfig::default())
+    }
+
+    pub(crate) fn with(config: PipelineConfig) -> Held {
+        Held::over(Memory::new(|| Timestamp(0)), Timestamp(0), config)
+    }
+
+    /// Claims the shard and recovers it.
+    pub(crate) fn over(engine: Memory, now: Timestamp, config: PipelineConfig) -> Held {
+        Held::of(ShardConfig::default(), engine, now, config)
+    }
+
+    /// The same, where the shard is told something else.
+    pub(crate) fn of(
+        shard: ShardConfig,
+        engine: Memory,
+        now: Timestamp,
+        config: PipelineConfig,
+    ) -> Held {
+        let (ownership, _) = wait(engine.claim(shard.shard)).expect("memory does not fail");
+        let recovered = reread(&engine, ownership, &shard).expect("nothing is damaged");
+        let now = now.max(recovered.now);
+        let pipeline = Pipeline::new(recovered, ownership.epoch, now, config);
+        Held {
+            engine,
+            ownership,
+            pipeline,
+            now,
+            commits: VecDeque::new(),
+            reads: VecDeque::new(),
+            answers: BTreeMap::new(),
+            deliveries: Vec::new(),
+            withheld: 0,
+            released: Vec::new(),
+            died: None,
+            next_ticket: 0,
+        }
+    }
+
+    /// Drops the pipeline with everything under way; what is stored is stored.
+    pub(crate) fn crash(&mut self) {
+        let engine = self.engine.clone();
+        *self = Held {
+            next_ticket: self.next_ticket,
+            ..Held::over(engine, self.now, Default::default())
+        };
+    }
+
+    fn take(&mut self, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::StartRead(id, reads) => {
+                    self.reads.push_back(Reading { id, reads, rows: None });
+                }
+                Output::StartCommit(batch, writes) => {
+                    self.commits.push_back(Committing { batch, writes, is_stored: false });
+                }
+                Output::Release(release) => self.release(release),
+                Output::Die(damaged) => self.died = Some(damaged),
+            }
+        }
+    }
+
+    fn release(&mut self, release: Release) {
+        let Release { batch, withheld } = release;
+        self.released.push(batch.no.0);
+        self.answers.extend(batch.replies.iter().cloned());
+        for effect in &batch.effects {
+            if let Effect::Deliver(consumer, delivery) = effect {
+                match withheld.contains(&delivery.hold) {
+                    true => self.withheld += 1,
+                    false => self.deliveries.push((*consumer, Delivery::clone(delivery))),
+                }
+            }
+        }
+    }
+
+    fn on(&mut self, input: Input) {
+        let mut outputs = Vec::new();
+        self.pipeline.on(self.now, input, &mut outputs);
+        self.take(outputs);
+    }
+
+    /// A command comes. It is decided with the next turn.
+    pub(crate) fn arrive(&mut self, command: Command) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.on(Input::Arrived(ticket, command));
+        ticket
+    }
+
+    pub(crate) fn turn(&mut self) {
+        let mut outputs = Vec::new();
+        self.pipeline.turn(self.now, &mut outputs);
+        self.take(outputs);
+    }
+
+    /// Starts the reads of what arrived, before anything is decided.
+    pub(crate) fn ask_reads(&mut self) {
+        let mut outputs = Vec::new();
+        self.pipeline.ask(&mut outputs);
+        self.take(outputs);
+    }
+
+    pub(crate) fn turn_at(&mut self, ms: u64) {
+        self.now = Timestamp(ms);
+        self.turn();
+    }
+
+    /// The engine stores the oldest commit that it does not have; the pipeline is not told.
+    pub(crate) fn store_commit(&mut self) {
+        let next = self.commits.iter_mut().find(|commit| !commit.is_stored);
+        let commit = next.expect("a commit is under way");
+        let writes = commit.writes.clone();
+        wait(self.engine.commit(self.ownership, commit.batch.no, writes)).expect("it is next");
+        commit.is_stored = true;
+    }
+
+    /// The oldest commit is done.
+    pub(crate) fn finish_commit(&mut self) {
+        if !self.commits.front().expect("a commit is under way").is_stored {
+            self.store_commit();
+        }
+        let commit = self.commits.pop_front().expect("just seen");
+        self.on(Input::CommitDone(commit.batch.no));
+    }
+
+    /// The engine looks for the rows of the oldest read; the pipeline is not told.
+    pub(crate) fn look(&mut self) {
+        let next = self.reads.iter_mut().find(|reading| reading.rows.is_none());
+        let reading = next.expect("a read is under way");
+        let rows = wait(self.engine.read(self.ownership, reading.reads.clone()));
+        reading.rows = Some(rows.expect("memory does not fail"));
+    }
+
+    /// The oldest read is answered.
+    pub(crate) fn finish_read(&mut self) {
+        if self.reads.front().expect("a read is under way").rows.is_none() {
+            self.look();
+        }
+        let reading = self.reads.pop_front().expect("just seen");
+        self.on(Input::ReadDone(reading.id, reading.rows.expect("looked above")));
+    }
+
+    /// The oldest read is answered with rows that were tampered with.
+    pub(crate) fn finish_read_with(&mut self, tamper: impl FnOnce(&mut Vec<Vec<Row>>)) {
+        self.look();
+        let reading = self.reads.front_mut().expect("looked above");
+        tamper(reading.rows.as_mut().expect("looked above"));
+        self.finish_read();
+    }
+
+    /// Does everything that is asked for until there is nothing more to do now.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..10_000 {
+            self.turn();
+            if self.died.is_some() || self.commits.is_empty() && self.reads.is_empty() {
+                return;
+            }
+            while !self.reads.is_empty() {
+                self.finish_read();
+            }
+            while !self.commits.is_empty() {
+                self.finish_commit();
+            }
+        }
+        panic!("the pipeline does not come to rest");
+    }
+
+    /// Sends a command and does everything. What it was answered.
+    pub(crate) fn ask(&mut self, command: Command) -> Answered {
+        let ticket = self.arrive(command);
+        self.settle();
+        self.answers.get(&ticket).expect("it was answered").clone()
+    }
+
+    /// What a ticket was answered; None: nothing yet.
+    pub(crate) fn answer(&self, ticket: Ticket) -> Option<String> {
+        self.answers.get(&ticket).map(crate::transcript::reply)
+    }
+}
+
+fn topic_name(topic: &str) -> TopicName {
+    TopicName { namespace: "default".into(), topic: topic.into() }
+}
+
+/// The group `biller` of `orders`, or another one.
+pub(crate) fn group_name(group: &str) -> GroupName {
+    GroupName { topic: topic_name("orders"), group: group.into() }
+}
+
+/// Makes `orders`, whose messages are tried for ever, 100 ms apart at most.
+pub(crate) fn topic(partitions: u32, patch: SettingsPatch) -> Command {
+    let forever = RetryPolicy { max_attempts: -1, backoff_ms: 100, max_backoff_ms: 100 };
+    Command::CreateTopic(CreateTopic {
+        name: topic_name("orders"),
+        partitions,
+        settings: SettingsPatch { retry_policy: patch.retry_policy.or(Some(forever)), ..patch },
+    })
+}
+
+pub(crate) fn view() -> Command {
+    Command::ViewTopic(topic_name("orders"))
+}
+
+pub(crate) fn produce(value: &str) -> Command {
+    produce_with(value, Envelope::default())
+}
+
+/// A message with an idempotency key.
+pub(crate) fn keyed(value: &str, key: &str) -> Command {
+    produce_with(value, Envelope { idempotency_key: Some(key.into()), ..Envelope::default() })
+}
+
+pub(crate) fn produce_with(value: &str, envelope: Envelope) -> Command {
+    Command::Produce(Box::new(Produce {
+        topic: topic_name("orders"),
+        key: Default::default(),
+        value: value.to_owned().into(),
+        envelope,
+        routing: None,
+        trace: None,
+    }))
+}
+
+pub(crate) fn join(consumer: u64, group: &str, credit: u32, lease_ms: u64) -> Command {
+    Command::Join(Join {
+        consumer: ConsumerId(consumer),
+        name: group_name(group),
+        owner: format!("worker-{consumer}").into(),
+        lease_ms: Some(lease_ms),
+        credit,
+        credit_bytes: 1 << 30,
+        start: Start::Earliest,
+    })
+}
+
+pub(crate) fn ack(token: &LeaseToken) -> Command {
+    Command::Ack(Claim::Token(token.clone()))
+}
+
+pub(crate) fn nack(token: &LeaseToken, kind: NackKind) -> Command {
+    Command::Nack(Nack { claim: Claim::Token(token.clone()), reason: None, delay_ms: None, kind })
+}

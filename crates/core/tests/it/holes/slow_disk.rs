@@ -1,0 +1,82 @@
+//! Hole 19: leases run out while their own commit waits for the disk, and healthy work dies.
+
+use driftq_core::change::{Change, EntryState};
+use driftq_core::{RetryPolicy, SettingsPatch, Timestamp};
+
+use crate::held::{Held, ack, join, produce, topic};
+
+#[test]
+fn hole_19_a_lease_whose_commit_is_slow_costs_no_attempt_and_is_given_back() {
+    let mut held = Held::new();
+    let twice = RetryPolicy { max_attempts: 2, backoff_ms: 100, max_backoff_ms: 100 };
+    let patch = SettingsPatch { retry_policy: Some(twice), ..SettingsPatch::default() };
+    held.ask(topic(1, patch)).expect("a topic");
+    held.ask(join(1, "biller", 9, 10_000)).expect("joined");
+    held.arrive(produce("m0"));
+    held.turn();
+    assert_eq!(held.commits.len(), 1, "the lease from 0 to 10 s waits for the disk");
+    for ms in (1_000..=60_000).step_by(1_000) {
+        held.turn_at(ms);
+        assert_eq!(held.commits.len(), 1, "nothing runs out at {ms} ms");
+    }
+    held.finish_commit();
+    assert_eq!((held.withheld, held.deliveries.len()), (1, 0), "half of it is over: not shown");
+    held.turn();
+    let states: Vec<EntryState> = held.commits[0]
+        .batch
+        .changes
+        .iter()
+        .filter_map(|change| {
+            let Change::Open { entry, .. } = change else { return None };
+            Some(entry.state)
+        })
+        .collect();
+    assert_eq!(states, [EntryState::Returned, EntryState::Leased]);
+    held.finish_commit();
+    let (_, delivery) = held.deliveries.remove(0);
+    assert_eq!(
+        (delivery.hold.attempt, delivery.spent),
+        (2, 1),
+        "another attempt, the first that counts"
+    );
+    assert_eq!(delivery.expires_at, Timestamp(70_000));
+    held.ask(ack(&delivery.token)).expect("acked");
+}
+
+#[test]
+fn hole_19_a_delivery_is_shown_up_to_half_of_its_lease() {
+    for (ms, shown) in [(5_000, 1), (5_001, 0)] {
+        let mut held = Held::new();
+        held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+        held.ask(join(1, "biller", 9, 10_000)).expect("joined");
+        held.arrive(produce("m0"));
+        held.turn();
+        held.turn_at(ms);
+        held.finish_commit();
+        assert_eq!(held.deliveries.len(), shown, "after {ms} ms");
+    }
+}
+
+#[test]
+fn hole_19_an_ack_that_came_in_time_counts_however_long_the_disk_takes() {
+    let mut held = Held::new();
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    held.ask(join(1, "biller", 9, 10_000)).expect("joined");
+    held.ask(produce("m0")).expect("stored");
+    let (_, delivery) = held.deliveries.remove(0);
+    // Two commits are stuck: nothing more can be decided.
+    held.arrive(produce("m1"));
+    held.turn();
+    held.arrive(produce("m2"));
+    held.turn();
+    held.turn_at(9_000);
+    let acked = held.arrive(ack(&delivery.token));
+    for ms in [10_000, 30_000, 60_000] {
+        held.turn_at(ms);
+    }
+    held.finish_commit();
+    held.settle();
+    assert_eq!(held.answer(acked).as_deref(), Some("ok"));
+    let again = held.deliveries.iter().filter(|(_, other)| other.hold.offset == 0).count();
+    assert_eq!(again, 0, "it is not delivered again");
+}

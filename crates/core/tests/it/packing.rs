@@ -1,0 +1,123 @@
+//! Golden bytes of the rows that only the shard knows how to write: a taken key and the end of a
+//! delivery. A change here is a change of the format on disk.
+
+use driftq_core::command::NackKind;
+use driftq_core::row::{Columns, Key, Read, RecordKind, Row};
+use driftq_core::{Command, PipelineConfig, SettingsPatch, Timestamp};
+use driftq_storage::Engine;
+use driftq_storage::conformance::wait;
+use expect_test::{Expect, expect};
+
+use crate::held::{Held, ack, join, keyed, nack, produce, topic};
+
+/// Bytes as hex, 32 a line.
+fn hex(body: &[u8]) -> String {
+    let digits = |chunk: &[u8]| chunk.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    body.chunks(32).map(|chunk| digits(chunk) + "\n").collect()
+}
+
+/// The one record of a kind that is stored.
+fn record(held: &Held, kind: RecordKind) -> Row {
+    let read = Read::Range {
+        from: Key::Record { kind, hash: [0; 16] },
+        to: Key::Record { kind, hash: [0xff; 16] },
+        reverse: false,
+        rows: 9,
+        bytes: usize::MAX,
+        bodies: true,
+    };
+    let mut rows = wait(held.engine.read(held.ownership, vec![read])).expect("a read").remove(0);
+    assert_eq!(rows.len(), 1);
+    rows.remove(0)
+}
+
+fn check(row: &Row, golden: &Expect) {
+    let Columns::Record { expires, bucket } = row.columns else { panic!("{row:?}") };
+    let Key::Record { hash, .. } = row.key else { panic!("{row:?}") };
+    let columns = format!("{}expires {expires} bucket {:x}\n", hex(&hash), bucket);
+    golden.assert_eq(&(columns + &hex(&row.body)));
+}
+
+/// No byte of the record that the next read brings may be another.
+fn check_damage(held: &Held, ask: &Command, length: usize) {
+    for at in 0..length {
+        let engine = held.engine.snapshot();
+        let mut held = Held::over(engine, held.now, PipelineConfig::default());
+        held.arrive(ask.clone());
+        held.turn();
+        held.finish_read_with(|rows| {
+            let row = &mut rows[0][0];
+            let mut body = row.body.to_vec();
+            body[at] ^= 0x20;
+            row.body = body.into();
+        });
+        held.turn();
+        assert!(held.died.is_some(), "byte {at} may be another");
+    }
+}
+
+fn begun() -> Held {
+    let mut held = Held::new();
+    held.turn_at(1_800_000_000_000);
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    held
+}
+
+#[test]
+fn a_taken_key_has_these_bytes() {
+    let mut held = begun();
+    held.ask(keyed("pay 12", "order-77")).expect("stored");
+    let row = record(&held, RecordKind::Dedupe);
+    check(
+        &row,
+        &expect![[r#"
+        75961224c87db4b7e7626046e92d8f74
+        expires 1800604800.000s bucket 400001c9f
+        01010764656661756c74086f726465722d373710eb6db0bcab2d14ee818a453a
+        82485900000100000000000080a8a3e3b334fbab7875
+    "#]],
+    );
+    assert!(matches!(row.columns, Columns::Record { expires: Timestamp(1_800_604_800_000), .. }));
+    check_damage(&held, &keyed("pay 12", "order-77"), row.body.len());
+    assert!(held.ask(keyed("pay 12", "order-77")).is_ok());
+    assert!(held.ask(keyed("pay 13", "order-77")).is_err());
+}
+
+#[test]
+fn the_end_of_a_delivery_has_these_bytes() {
+    let mut held = begun();
+    held.ask(produce("hello")).expect("stored");
+    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
+    let (_, delivery) = held.deliveries.remove(0);
+    held.ask(nack(&delivery.token, NackKind::Final)).expect("buried");
+    let row = record(&held, RecordKind::Tombstone);
+    check(
+        &row,
+        &expect![[r#"
+        0617b9713f90d80f5e34b74c2aa05af0
+        expires 1800604800.000s bucket 400001c9f
+        010203000001010180a8a3e3b334fb33a2b1
+    "#]],
+    );
+    check_damage(&held, &ack(&delivery.token), row.body.len());
+    assert_eq!(crate::transcript::reply(&held.ask(ack(&delivery.token))), "stale: dead");
+}
+
+#[test]
+fn the_ack_of_a_later_attempt_has_these_bytes() {
+    let mut held = begun();
+    held.ask(produce("hello")).expect("stored");
+    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
+    let (_, first) = held.deliveries.remove(0);
+    held.ask(nack(&first.token, NackKind::Release)).expect("released");
+    let (_, second) = held.deliveries.remove(0);
+    held.ask(ack(&second.token)).expect("acked");
+    check(
+        &record(&held, RecordKind::Tombstone),
+        &expect![[r#"
+        0617b9713f90d80f5e34b74c2aa05af0
+        expires 1800604800.000s bucket 400001c9f
+        0102030000020080a8a3e3b3346c7b95b4
+    "#]],
+    );
+}
