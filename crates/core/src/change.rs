@@ -379,8 +379,9 @@ pub enum Note {
     Left(ConsumerId),
     /// So many consumers at the front of a group's queue had their turn.
     Turned { group: GroupId, turns: usize },
-    /// A lane of a group was looked at; `more`: it may have more right now.
-    Visited { group: GroupId, lane: Lane, more: bool, fresh: u8 },
+    /// A lane of a group was looked at. `more`: it has more right now. `stalled`: it has more, and no
+    /// consumer has room for it.
+    Visited { group: GroupId, lane: Lane, more: bool, stalled: bool, fresh: u8 },
     /// The next group to be looked at.
     Rotor(GroupId),
     /// A read was asked for.
@@ -395,6 +396,12 @@ pub enum Note {
     Used { topic: TopicId, lane: Lane, offset: Offset },
     /// Look at a lane's retention again then, or not at all.
     Chore { topic: TopicId, lane: Lane, at: Option<Timestamp> },
+}
+
+impl Note {
+    pub(crate) fn loading(&self) -> Option<&Want> {
+        if let Note::Loading(want) = self { Some(want) } else { None }
+    }
 }
 
 /// A row that deciding asks for.

@@ -123,6 +123,13 @@ pub struct MessageId {
     pub offset: Offset,
 }
 
+impl MessageId {
+    /// The id of a message that was stored under that restore generation.
+    pub(crate) fn under(self, restore: u32) -> MessageId {
+        MessageId { restore, ..self }
+    }
+}
+
 /// The text is not a message id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not a message id: it begins with m_ and has up to 64 characters")]

@@ -66,6 +66,10 @@ pub const SHARD_OPEN_MAX: u64 = 1_000_000;
 pub const READ_AHEAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes one read-ahead asks for.
 pub const READ_AHEAD_STEP_BYTES: usize = 1024 * 1024;
+/// Retries whose message is being read at a time.
+pub const RETRY_READS_MAX: usize = 32;
+/// Bytes of such messages, and of those that wait in memory; one always fits.
+pub const RETRY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// How long before it is due a retry asks for its message.
 pub const RETRY_READ_AHEAD_MS: u64 = 1_000;
 

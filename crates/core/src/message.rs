@@ -136,6 +136,8 @@ pub struct Death {
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
+    /// Restore generation of the storage when it was stored: part of its id.
+    pub restore: u32,
     /// When it was first stored; kept through dead letter and redrive.
     pub produced_at: Timestamp,
     /// Chooses the partition.

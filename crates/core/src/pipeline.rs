@@ -161,6 +161,8 @@ pub struct Pipeline {
     /// Commands other than produces that wait for rows, out of line.
     aside: BTreeMap<u64, Item>,
     answers: BTreeMap<u64, Answers>,
+    /// Rows that came for commands that asked for more.
+    partial: BTreeMap<u64, Answers>,
     asking: VecDeque<Asker>,
     reading: BTreeMap<ReadId, Reading>,
     committing: VecDeque<Arc<Batch>>,
@@ -200,6 +202,7 @@ impl Pipeline {
             others: VecDeque::new(),
             aside: BTreeMap::new(),
             answers: BTreeMap::new(),
+            partial: BTreeMap::new(),
             asking: VecDeque::new(),
             reading: BTreeMap::new(),
             committing: VecDeque::new(),
@@ -266,10 +269,14 @@ impl Pipeline {
 
     /// When to call [`Pipeline::turn`] if nothing happens before.
     pub fn next_deadline(&self) -> Option<Timestamp> {
-        // A full pipeline waits for a commit, not for the time.
-        (self.committing.len() < self.config.commits_max)
-            .then(|| self.shard.next_deadline())
-            .flatten()
+        if self.committing.len() >= self.config.commits_max {
+            // A full pipeline waits for a commit, not for the time.
+            return None;
+        }
+        if self.shard.is_due(self.now) || self.lapsed().next().is_some() {
+            return Some(self.now);
+        }
+        self.shard.next_deadline(self.now)
     }
 
     /// The shard, to look at.
@@ -344,8 +351,10 @@ impl Pipeline {
                         .into_iter()
                         .zip(found)
                         .map(|(lookup, rows)| Answer { lookup, row: rows.into_iter().next() });
-                    let answers = self.answers.entry(item);
-                    answers.or_insert(Answers { rows: Vec::new(), since }).rows.extend(came);
+                    let partial = self.partial.remove(&item);
+                    let mut answers = partial.unwrap_or(Answers { rows: Vec::new(), since });
+                    answers.rows.extend(came);
+                    self.answers.insert(item, answers);
                     if let Some(item) = self.aside.remove(&item) {
                         let item = Item { waits: false, ..item };
                         match item.command.is_settle() || matches!(item.command, Command::Lapse(_))
@@ -400,7 +409,8 @@ impl Pipeline {
     /// The oldest batch that a read whose answer is still to be used may have missed is the next one.
     fn forget_overlay(&mut self) {
         let reading = self.reading.values().map(|reading| reading.since).min();
-        let answered = self.answers.values().map(|answers| answers.since).min();
+        let answered = self.answers.values().chain(self.partial.values());
+        let answered = answered.map(|answers| answers.since).min();
         let through = [reading, answered].into_iter().flatten().fold(self.durable, BatchNo::min);
         self.overlay.forget(through);
     }
@@ -413,8 +423,8 @@ impl Pipeline {
         let can_decide = |item: &Item| !item.waits || self.answers.contains_key(&item.id);
         !self.settles.is_empty()
             || self.others.front().is_some_and(can_decide)
-            || self.shard.next_deadline().is_some_and(|at| at <= self.now)
-                && (self.shard.is_due(self.now) || self.lapsed().next().is_some())
+            || self.shard.is_due(self.now)
+            || self.lapsed().next().is_some()
     }
 
     fn lapsed(&self) -> impl Iterator<Item = Hold> + '_ {
@@ -497,7 +507,7 @@ impl Pipeline {
             }
             Err(Refusal::Needs(reads)) => {
                 if let Some(answers) = answers {
-                    self.answers.insert(item.id, answers);
+                    self.partial.insert(item.id, answers);
                 }
                 self.wait_for(item, reads);
             }
@@ -511,7 +521,12 @@ impl Pipeline {
             self.lapsing.insert(hold);
         }
         self.asking.push_back(Asker::Command(item.id, reads));
-        self.aside.insert(item.id, Item { waits: true, ..item });
+        let item = Item { waits: true, ..item };
+        if matches!(item.command, Command::Produce(_)) {
+            self.others.push_front(item);
+        } else {
+            self.aside.insert(item.id, item);
+        }
     }
 
     fn done_lapsing(&mut self, item: &Item) {

@@ -171,6 +171,7 @@ mod tests {
             expires_at: Timestamp(1_000),
             last_error: "".into(),
             message: Arc::new(Message {
+                restore: 0,
                 produced_at: Timestamp(0),
                 key: Default::default(),
                 value: Default::default(),

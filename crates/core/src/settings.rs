@@ -74,6 +74,15 @@ pub enum OnDoubt {
     Park,
 }
 
+/// A setting that is there is set, also to null where that means something.
+fn given<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
 macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr,)*) => {
         /// The settings in force.
@@ -86,7 +95,7 @@ macro_rules! settings {
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct SettingsPatch {
-            $($(#[$doc])* #[serde(default, skip_serializing_if = "Option::is_none")] pub $field: Option<$type>,)*
+            $($(#[$doc])* #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")] pub $field: Option<$type>,)*
         }
 
         impl Default for Settings {

@@ -1,7 +1,8 @@
 //! The one door through which state changes, live and at recovery alike.
 
 use crate::change::{
-    Change, End, Entry, EntryState, Garbage, GroupRow, LaneState, Note, TopicKind, TopicRow, Want,
+    Change, End, Entry, EntryState, Garbage, GroupRow, LaneState, LastError, Note, TopicKind,
+    TopicRow, Want,
 };
 use crate::command::TopicName;
 use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, Text, TopicId};
@@ -43,6 +44,9 @@ impl Shard {
                 cursor.bytes = *bytes;
                 let topic = of.row.topic;
                 self.plan_chore(topic, *lane);
+                if self.has_much_settled(topic, *lane) {
+                    self.set_chore(topic, *lane, Some(self.now));
+                }
             }
             Change::Open { group, lane, offset, entry, holder } => {
                 self.absorb_open(*group, *lane, *offset, entry, *holder);
@@ -65,9 +69,11 @@ impl Shard {
             Change::GarbageGone(id) => {
                 self.garbage.remove(id);
             }
+            Change::NoteGone { generation, lane, offset } => {
+                self.live.cache.unstage(*generation, *lane, *offset);
+            }
             // Rows that are looked up when they are needed, not kept.
-            Change::NoteGone { .. }
-            | Change::Record(_)
+            Change::Record(_)
             | Change::Dead(_)
             | Change::Trim { .. }
             | Change::Expire { .. }
@@ -124,6 +130,7 @@ impl Shard {
                 consumers: Default::default(),
                 ready: Default::default(),
                 work: (0..row.cursors.len() as u32).map(Lane::of).collect(),
+                stalled: Default::default(),
                 lane_rotor: Lane(u32::MAX),
             };
             self.groups.insert(row.id, group);
@@ -141,6 +148,7 @@ impl Shard {
                 let group = self.groups.get_mut(&row.id).expect("found above");
                 group.cursors[index] = Cursor::new(*start);
                 group.work.insert(lane);
+                self.plan_chore(row.topic, lane);
             }
         }
         self.groups.get_mut(&row.id).expect("found above").row = row.clone();
@@ -161,6 +169,9 @@ impl Shard {
             self.forget_consumer(consumer);
         }
         self.live.active.remove(&id);
+        for index in 0..group.cursors.len() {
+            self.plan_chore(group.row.topic, Lane::of(index as u32));
+        }
     }
 
     /// Takes the open entries of a cursor out of everything derived from them.
@@ -219,6 +230,9 @@ impl Shard {
             }
             Some(before) => {
                 self.unlist(id, lane, offset, &before, Some(entry));
+                if before.entry.error != entry.error && entry.error != LastError::Note {
+                    self.live.cache.unstage(generation, lane, offset);
+                }
                 if before.entry.owner != entry.owner {
                     self.owners.count(before.entry.owner, -1, 0);
                     self.owners.count(entry.owner, 1, 0);
@@ -352,17 +366,14 @@ impl Shard {
     }
 
     fn enqueue(&mut self, id: ConsumerId) {
-        let Some(consumer) = self.live.consumers.get_mut(&id) else {
-            return;
-        };
+        let Some(consumer) = self.live.consumers.get_mut(&id) else { return };
+        let group = consumer.group;
+        let Some(of) = self.groups.get_mut(&group) else { return };
         if !consumer.queued && consumer.has_credit() {
             consumer.queued = true;
-            let group = consumer.group;
-            if let Some(of) = self.groups.get_mut(&group) {
-                of.ready.push_back(id);
-            }
+            of.ready.push_back(id);
         }
-        let group = self.live.consumers[&id].group;
+        of.work.append(&mut of.stalled);
         self.activate(group);
     }
 
@@ -438,14 +449,15 @@ impl Shard {
             }
             Note::Left(consumer) => self.forget_consumer(*consumer),
             Note::Turned { group, turns } => self.turn(*group, *turns),
-            Note::Visited { group, lane, more, fresh } => {
-                let Some(of) = self.groups.get_mut(group) else {
-                    return;
-                };
+            Note::Visited { group, lane, more, stalled, fresh } => {
+                let Some(of) = self.groups.get_mut(group) else { return };
                 of.lane_rotor = *lane;
                 of.cursors[lane.index()].fresh_run = *fresh;
                 if !more {
                     of.work.remove(lane);
+                }
+                if *stalled {
+                    of.stalled.insert(*lane);
                 }
                 if of.work.is_empty() || of.ready.is_empty() {
                     self.live.active.remove(group);
@@ -471,19 +483,20 @@ impl Shard {
         }
     }
 
-    /// Those at the front had their turn: who has credit left stands in line again.
+    /// The queue goes on where the run ended; who has no credit left leaves it.
     fn turn(&mut self, id: GroupId, turns: usize) {
-        let Some(group) = self.groups.get_mut(&id) else {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let length = group.ready.len();
+        if length == 0 || turns == 0 {
             return;
-        };
-        for _ in 0..turns.min(group.ready.len()) {
-            let front = group.ready.pop_front().expect("bounded above");
-            let consumer = self.live.consumers.get_mut(&front).expect("queued consumers are known");
-            consumer.queued = consumer.has_credit();
-            if consumer.queued {
-                group.ready.push_back(front);
-            }
         }
+        group.ready.rotate_left(turns % length);
+        let consumers = &mut self.live.consumers;
+        group.ready.retain(|id| {
+            let consumer = consumers.get_mut(id).expect("queued consumers are known");
+            consumer.queued = consumer.has_credit();
+            consumer.queued
+        });
         if group.ready.is_empty() {
             self.live.active.remove(&id);
         }

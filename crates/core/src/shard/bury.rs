@@ -89,7 +89,7 @@ impl Shard {
         changes: &mut Vec<Change>,
     ) {
         let Burial { topic, group, lane, offset, entry, reason, .. } = *burial;
-        let id = self.message_id(topic.row.id, lane, offset);
+        let id = self.message_id(topic.row.id, lane, offset).under(message.restore);
         let (dlq, seq) = match topic.dlq {
             Some(dlq) => (dlq, self.ids),
             None => (TopicId(self.ids), self.ids + 1),
@@ -127,6 +127,7 @@ impl Shard {
             redriven: None,
         };
         let dead = Message {
+            restore: self.config.restore,
             origin: Some(message.origin.unwrap_or(id)),
             for_group: None,
             death: Some(Box::new(death)),

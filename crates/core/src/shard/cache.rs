@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::id::{Generation, Lane, Offset, Text, TopicId};
-use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX, READ_AHEAD_BYTES_MAX};
+use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX, READ_AHEAD_BYTES_MAX, RETRY_BYTES_MAX};
 use crate::message::Message;
 
 /// What a message costs beside key and value.
@@ -46,6 +46,7 @@ pub(crate) struct Cache {
     uses: u64,
     bytes: usize,
     staged: BTreeMap<(Generation, Lane, Offset), Staged>,
+    staged_bytes: usize,
     /// In the order they came; some are gone already.
     staged_order: VecDeque<(Generation, Lane, Offset)>,
 }
@@ -152,12 +153,16 @@ impl Cache {
         staged: Staged,
     ) {
         let place = (generation, lane, offset);
-        if self.staged.insert(place, staged).is_none() {
-            self.staged_order.push_back(place);
-        }
-        while self.staged_order.len() > STAGED_MAX {
-            let oldest = self.staged_order.pop_front().expect("not empty");
-            self.staged.remove(&oldest);
+        self.unstage(generation, lane, offset);
+        self.staged_bytes += weight(&staged.message);
+        self.staged.insert(place, staged);
+        self.staged_order.push_back(place);
+        let is_over = |cache: &Cache| {
+            cache.staged_bytes > RETRY_BYTES_MAX as usize || cache.staged_order.len() > STAGED_MAX
+        };
+        while self.staged.len() > 1 && is_over(self) {
+            let (generation, lane, offset) = self.staged_order.pop_front().expect("not empty");
+            self.unstage(generation, lane, offset);
         }
     }
 
@@ -172,13 +177,16 @@ impl Cache {
 
     /// The entry changed: what was staged for it may be wrong.
     pub(crate) fn unstage(&mut self, generation: Generation, lane: Lane, offset: Offset) {
-        if !self.staged.is_empty() {
-            self.staged.remove(&(generation, lane, offset));
+        if let Some(staged) = self.staged.remove(&(generation, lane, offset)) {
+            self.staged_bytes -= weight(&staged.message);
+        }
+        if self.staged.is_empty() {
+            self.staged_order.clear();
         }
     }
 
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.staged_bytes
     }
 }

@@ -7,6 +7,7 @@ use crate::change::{Change, Decision, Effect, Garbage, LaneState};
 use crate::command::{GroupName, Rejection, Reply, TopicName};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::PAGE_MESSAGES_MAX;
+use crate::shard::retention::lane_state;
 use crate::shard::{Decided, Group, Shard, Topic};
 
 impl Shard {
@@ -70,10 +71,10 @@ impl Shard {
         changes: &mut Vec<Change>,
     ) {
         let cursor = group.cursor(lane);
-        let state = topic.lane(lane);
+        let state = lane_state(topic, lane, changes);
         if cursor.low() < state.trimmed {
             // What it had open kept pages from being trimmed: look at them again.
-            let state = LaneState { trimmed: cursor.low(), ..state.clone() };
+            let state = LaneState { trimmed: cursor.low(), ..state };
             changes.push(Change::Lane { topic: topic.row.id, lane, state });
         }
         let generation = cursor.start.generation;

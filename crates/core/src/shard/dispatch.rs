@@ -12,7 +12,9 @@ use std::sync::Arc;
 use crate::change::{Change, Decision, Delivery, Effect, Entry, EntryState, LastError, Note, Want};
 use crate::command::Hold;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, Text, no_text};
-use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY, SHARD_OPEN_MAX};
+use crate::limits::{
+    DISPATCH_RUN_MAX, FRESH_PER_RETRY, RETRY_BYTES_MAX, RETRY_READS_MAX, SHARD_OPEN_MAX,
+};
 use crate::message::{DeathReason, Message};
 use crate::shard::bury::Burial;
 use crate::shard::cache::Kept;
@@ -66,6 +68,17 @@ impl Shard {
         is_needed.then_some(want)
     }
 
+    /// Whether another retry may be read: messages on their way are bounded like those in memory.
+    pub(super) fn may_read_retries<'a>(&'a self, asked: impl Iterator<Item = &'a Want>) -> bool {
+        let under_way = self.live.loading.iter().chain(asked).filter_map(|want| self.wanted(want));
+        let (mut count, mut bytes) = (0, 0);
+        for open in under_way {
+            count += 1;
+            bytes += u64::from(open.entry.size);
+        }
+        count < RETRY_READS_MAX && bytes < RETRY_BYTES_MAX
+    }
+
     fn next_group(&self) -> Option<&Group> {
         let active = &self.live.active;
         let after = (std::ops::Bound::Excluded(self.live.rotor), std::ops::Bound::Unbounded);
@@ -84,8 +97,10 @@ fn next_lane(group: &Group) -> Lane {
 enum Stop {
     /// The lane has nothing more that could go right now.
     Dry,
-    /// It may have more: the run was long enough, or nobody can take it.
+    /// It has more: the run was long enough.
     More,
+    /// It has more, and nobody has room for it.
+    Full,
 }
 
 /// A run over one lane of one group.
@@ -150,6 +165,7 @@ impl<'a> Run<'a> {
         };
         let mut returned = due(&cursor.returned).take(DISPATCH_RUN_MAX).peekable();
         let mut retries = due(&cursor.retries).take(DISPATCH_RUN_MAX).peekable();
+        self.ask_ahead();
         for _ in 0..DISPATCH_RUN_MAX {
             if self.cursor.leased + self.given >= self.topic.settings.max_in_flight {
                 // The settle that makes room brings the lane back.
@@ -167,10 +183,10 @@ impl<'a> Run<'a> {
                 && (self.fresh_run >= FRESH_PER_RETRY || !self.has_fresh())
             {
                 retries.next();
-                self.fresh_run = 0;
                 if !self.again(offset) {
                     return;
                 }
+                self.fresh_run = 0;
             } else if !self.fresh() {
                 return;
             }
@@ -185,9 +201,11 @@ impl<'a> Run<'a> {
             if self.shard.has_retry(self.group, lane, offset) {
                 return;
             }
-            self.decision
-                .notes
-                .extend(self.shard.retry_to_read(group, lane, offset).map(Note::Loading));
+            let asked = self.decision.notes.iter().filter_map(Note::loading);
+            if self.shard.may_read_retries(asked) {
+                let want = self.shard.retry_to_read(group, lane, offset);
+                self.decision.notes.extend(want.map(Note::Loading));
+            }
             due.next();
         }
     }
@@ -234,17 +252,29 @@ impl<'a> Run<'a> {
             && of_group < SHARD_OPEN_MAX.saturating_sub(others) / 2
     }
 
+    /// Asks for fresh messages that are not in memory, whether or not a retry goes first.
+    fn ask_ahead(&mut self) {
+        let (topic, lane) = (self.topic.row.id, self.lane);
+        let want = Want::Ahead { topic, lane, from: self.next };
+        let is_wanted = self.ahead.is_empty() && self.next < self.topic.lane(lane).high;
+        let is_asked = self.shard.live.loading.contains(&want)
+            || self
+                .decision
+                .notes
+                .iter()
+                .any(|note| matches!(note, Note::Loading(w) if *w == want));
+        if is_wanted && self.has_room() && !is_asked {
+            self.decision.notes.push(Note::Loading(want));
+        }
+    }
+
     /// Delivers, passes or buries the next fresh message. Says whether the run goes on.
     fn fresh(&mut self) -> bool {
-        let (topic, lane) = (self.topic.row.id, self.lane);
-        if self.next >= self.topic.lane(lane).high || !self.has_room() {
+        if self.next >= self.topic.lane(self.lane).high || !self.has_room() {
             return false;
         }
         let Some(kept) = self.ahead.first() else {
-            let want = Want::Ahead { topic, lane, from: self.next };
-            if !self.shard.live.loading.contains(&want) {
-                self.decision.notes.push(Note::Loading(want));
-            }
+            self.ask_ahead();
             return false;
         };
         let (offset, message) = (self.next, &kept.message);
@@ -325,8 +355,8 @@ impl<'a> Run<'a> {
                 return Some(id);
             }
         }
-        // Somebody's settle brings the group back.
-        self.stop = Stop::More;
+        // A settle of any consumer brings the lane back.
+        self.stop = Stop::Full;
         None
     }
 
@@ -365,9 +395,9 @@ impl<'a> Run<'a> {
     ) -> Delivery {
         let (topic, group, lane) = (&self.topic.row, &self.group.row, self.lane);
         let generation = self.cursor.start.generation;
-        let id = self.shard.message_id(topic.id, lane, offset);
+        let id = self.shard.message_id(topic.id, lane, offset).under(message.restore);
         let token = LeaseToken {
-            restore: id.restore,
+            restore: self.shard.config.restore,
             namespace: topic.namespace.clone(),
             shard: id.shard,
             topic: topic.id,
@@ -402,11 +432,9 @@ impl<'a> Run<'a> {
             decision.notes.push(Note::Used { topic, lane, offset });
         }
         decision.notes.push(Note::Turned { group: id, turns: self.turns });
-        let more = self.stop == Stop::More;
-        decision.notes.push(Note::Visited { group: id, lane, more, fresh: self.fresh_run });
-        if more && decision.changes.is_empty() {
-            decision.notes.push(Note::Idle(id));
-        }
+        let (more, stalled) = (self.stop == Stop::More, self.stop == Stop::Full);
+        let fresh = self.fresh_run;
+        decision.notes.push(Note::Visited { group: id, lane, more, stalled, fresh });
         decision.notes.push(Note::Rotor(id));
         decision
     }

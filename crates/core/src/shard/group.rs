@@ -2,7 +2,7 @@
 
 use crate::change::{Change, CursorStart, Decision, GroupRow};
 use crate::command::{GroupName, Rejection, Reply, Start};
-use crate::id::{Generation, GroupId};
+use crate::id::{Generation, GroupId, Lane};
 use crate::limits::GROUP_BYTES_MAX;
 use crate::shard::topic::check_name;
 use crate::shard::{Decided, Shard, Topic};
@@ -15,9 +15,18 @@ impl Shard {
             return Ok(Decision::reply(Reply::GroupExists { group }));
         }
         let (row, ids) = self.new_group(now, topic, name, start)?;
-        Ok(Decision::reply(Reply::GroupCreated { group: row.id })
-            .with(ids)
-            .with(Change::Group(Box::new(row))))
+        let mut changes = Vec::new();
+        self.unmark_all(topic, &row, &mut changes);
+        let decision =
+            Decision { changes, ..Decision::reply(Reply::GroupCreated { group: row.id }) };
+        Ok(decision.with(ids).with(Change::Group(Box::new(row))))
+    }
+
+    /// The lanes' marks, after a group was made.
+    pub(super) fn unmark_all(&self, topic: &Topic, row: &GroupRow, changes: &mut Vec<Change>) {
+        for (index, start) in row.cursors.iter().enumerate() {
+            self.unmark(topic, Lane::of(index as u32), start.offset, changes);
+        }
     }
 
     /// A new group, and what the counter is then.

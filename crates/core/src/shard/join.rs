@@ -31,6 +31,7 @@ impl Shard {
                 let (row, _) = self.new_group(now, topic, &join.name, join.start)?;
                 ids += 2;
                 let group = row.id;
+                self.unmark_all(topic, &row, &mut changes);
                 changes.push(Change::Group(Box::new(row)));
                 group
             }

@@ -230,12 +230,10 @@ impl Shard {
         })
     }
 
-    /// When something will have to be done without anybody asking for it.
-    pub fn next_deadline(&self) -> Option<Timestamp> {
-        if !self.live.active.is_empty() || !self.garbage.is_empty() {
-            return Some(self.now);
-        }
-        let lease = self.leases.first().map(|lease| lease.0);
+    /// When, after `now`, something will have to be done without anybody asking for it.
+    pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
+        let later = (now.after(1), GroupId(0), Lane(0), 0);
+        let lease = self.leases.range(later..).next().map(|lease| lease.0);
         let wakeup = self.live.wakeups.first().map(|wakeup| wakeup.0);
         let chore = self.live.chores_due.first().map(|chore| chore.0);
         [lease, wakeup, chore, self.next_expiry()].into_iter().flatten().min()
@@ -251,7 +249,14 @@ impl Shard {
             self.live.wakeups.pop_first();
             match wakeup {
                 Wakeup::Soon(group, lane, offset) => {
-                    if let Some(want) = self.retry_to_read(group, lane, offset) {
+                    let is_read = self
+                        .groups
+                        .get(&group)
+                        .is_some_and(|group| !group.consumers.is_empty() && !group.is_paused(now));
+                    if is_read
+                        && self.may_read_retries([].iter())
+                        && let Some(want) = self.retry_to_read(group, lane, offset)
+                    {
                         self.live.loading.insert(want);
                         wants.push(want);
                     }
@@ -286,7 +291,8 @@ impl Shard {
                         expected = end;
                     }
                 }
-                if is_there && expected == *from {
+                // By now it may be trimmed, and nobody may need it any more.
+                if expected == *from && self.is_needed(*topic, *lane, *from) {
                     return Err(missing(*topic, *lane, *from));
                 }
             }
@@ -305,8 +311,15 @@ impl Shard {
         Ok(())
     }
 
+    /// Whether some group has yet to be given the message at `offset`.
+    fn is_needed(&self, topic: TopicId, lane: Lane, offset: Offset) -> bool {
+        let Some(topic) = self.topics.get(&topic) else { return false };
+        let mut cursors = topic.groups.values().map(|group| self.groups[group].cursor(lane));
+        offset >= topic.lane(lane).first && cursors.any(|cursor| cursor.next == offset)
+    }
+
     /// The entry that a wanted retry is for, if it still waits.
-    fn wanted(&self, want: &Want) -> Option<&Open> {
+    pub(super) fn wanted(&self, want: &Want) -> Option<&Open> {
         let Want::Retry { group, generation, lane, offset, .. } = want else {
             return None;
         };

@@ -115,7 +115,8 @@ impl OpenEntries {
 
     /// Entries with `from <= offset < to`, in order.
     pub(crate) fn range(&self, from: Offset, to: Offset) -> impl Iterator<Item = (Offset, &Open)> {
-        let blocks = self.blocks.range(from / BLOCK_OFFSETS..to.div_ceil(BLOCK_OFFSETS));
+        let to = to.max(from);
+        let blocks = self.blocks.range(from / BLOCK_OFFSETS..=to / BLOCK_OFFSETS);
         let entries = blocks.flat_map(|(number, block)| block.iter(*number));
         entries.filter(move |(offset, _)| (from..to).contains(offset))
     }

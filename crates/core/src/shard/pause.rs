@@ -11,7 +11,8 @@ impl Shard {
     /// Nothing new is leased; what is leased may still be settled. Waiting uses up no attempt.
     pub(super) fn pause(&self, now: Timestamp, pause: &Pause) -> Decided {
         let (_, group) = self.group_named(&pause.name)?;
-        let since = group.row.paused.as_ref().map_or(now, |paused| paused.since);
+        let before = group.row.paused.as_ref().filter(|_| group.is_paused(now));
+        let since = before.map_or(now, |paused| paused.since);
         let paused = Paused {
             since,
             by: cut(&pause.by, REASON_BYTES_MAX),

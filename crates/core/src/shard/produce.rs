@@ -35,6 +35,9 @@ impl Shard {
             return Ok(Decision::reply(Reply::Produced(receipt)));
         }
         let topic = self.final_topic(produce, requested)?;
+        if let Some(policy) = &produce.envelope.retry_policy {
+            policy.over(&topic.settings.retry_policy).check()?;
+        }
         let (partition, turn) = choose_partition(produce, topic)?;
         if produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
             return Err(Rejection::DeadlinePassed.into());
@@ -56,7 +59,7 @@ impl Shard {
         if let Some(keyed) = &keyed {
             self.take_key(now, keyed, requested, produce, &receipt, &mut decision.changes);
         }
-        let message = Arc::new(message(now, produce));
+        let message = Arc::new(message(self.config.restore, now, produce));
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
         decision.notes.extend(turn.map(|turn| Note::KeylessTurn { topic: topic.row.id, turn }));
         Ok(decision)
@@ -97,8 +100,9 @@ impl Shard {
     }
 }
 
-fn message(now: Timestamp, produce: &Produce) -> Message {
+fn message(restore: u32, now: Timestamp, produce: &Produce) -> Message {
     Message {
+        restore,
         produced_at: now,
         key: produce.key.clone(),
         value: produce.value.clone(),
@@ -147,10 +151,7 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
     if envelope.deadline.is_some_and(|deadline| deadline > DEADLINE_MAX) {
         return Err(Rejection::invalid("deadline", "is after the year 9999"));
     }
-    match &envelope.retry_policy {
-        Some(policy) => policy.over(&crate::settings::Settings::default().retry_policy).check(),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 /// The partition, and whose turn is next if it was chosen by turns.

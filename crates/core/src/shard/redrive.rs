@@ -5,10 +5,12 @@ use std::sync::Arc;
 use crate::change::{Change, DeadRow, Decision, LaneState, Lookup, Reads, Redriven};
 use crate::command::{Missing, Redrive, Rejection, Reply};
 use crate::id::TopicId;
+use crate::limits::REASON_BYTES_MAX;
 use crate::message::{DeathReason, Message};
 use crate::pack;
 use crate::pipeline::found::Found;
 use crate::row::Key;
+use crate::shard::expiry::cut;
 use crate::shard::{Decided, Refusal, Shard, Topic, done};
 use crate::time::Timestamp;
 
@@ -50,6 +52,7 @@ impl Shard {
         let offset = source.lane(lane).high;
         let new = self.message_id(source.row.id, lane, offset);
         let mut message = Message {
+            restore: self.config.restore,
             origin: Some(dead.origin.unwrap_or(death.id)),
             redriven: dead.redriven + 1,
             for_group: Some(death.group.clone()),
@@ -59,8 +62,12 @@ impl Shard {
         if death.reason == DeathReason::Deadline {
             message.envelope.deadline = None;
         }
-        let redriven =
-            Redriven { by: redrive.by.clone(), reason: redrive.reason.clone(), at: now, new };
+        let redriven = Redriven {
+            by: cut(&redrive.by, REASON_BYTES_MAX),
+            reason: cut(&redrive.reason, REASON_BYTES_MAX),
+            at: now,
+            new,
+        };
         let state = source.lane(lane);
         let state = LaneState { dead: state.dead.saturating_sub(1), ..state.clone() };
         let topic = source.row.id;

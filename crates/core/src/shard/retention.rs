@@ -25,6 +25,20 @@ pub(super) fn interval_ms(settings: &Settings) -> u64 {
     (settings.retention_ms / MARKS_PER_RETENTION).max(INTERVAL_MS_MIN)
 }
 
+/// A lane as it is after `changes`.
+pub(super) fn lane_state(topic: &Topic, lane: Lane, changes: &[Change]) -> LaneState {
+    let changed = changes.iter().rev().find_map(|change| {
+        let Change::Lane { topic: id, lane: of, state } = change else { return None };
+        ((*id, *of) == (topic.row.id, lane)).then_some(state)
+    });
+    changed.unwrap_or_else(|| topic.lane(lane)).clone()
+}
+
+/// A lane's share of what its topic may keep.
+fn retention_bytes(topic: &Topic) -> u64 {
+    topic.settings.retention_bytes / u64::from(topic.row.partitions)
+}
+
 impl Shard {
     /// Where the slowest group is: everything below was given to every group.
     fn slowest(&self, topic: &Topic, lane: Lane) -> Option<(Offset, u64)> {
@@ -43,6 +57,20 @@ impl Shard {
                 || self.slowest(topic, lane).is_some_and(|(next, _)| next > state.first))
     }
 
+    /// Whether so many bytes were given to every group since the last mark that it is time for another.
+    pub(super) fn has_much_settled(&self, topic: TopicId, lane: Lane) -> bool {
+        let Some(topic) = self.topics.get(&topic).filter(|topic| !topic.is_dlq()) else {
+            return false;
+        };
+        let state = topic.lane(lane);
+        let last_bytes = state.marks.last().map_or(state.first_bytes, |mark| mark.bytes);
+        let step = retention_bytes(topic) / MARKS_PER_RETENTION;
+        state.marks.len() < MARKS_MAX
+            && self
+                .slowest(topic, lane)
+                .is_some_and(|(_, bytes)| bytes.saturating_sub(last_bytes) >= step.max(1))
+    }
+
     /// One look at a lane: sets a mark, moves `first`, trims a step.
     pub(super) fn retain(&self, now: Timestamp, id: TopicId, lane: Lane) -> (Vec<Change>, Note) {
         let chore = |at| Note::Chore { topic: id, lane, at };
@@ -53,8 +81,8 @@ impl Shard {
         let mut state = before.clone();
         let slowest = self.slowest(topic, lane);
         if let Some(slowest) = slowest {
-            set_mark(now, &mut state, slowest, &topic.settings);
-            move_first(now, &mut state, slowest, &topic.settings);
+            set_mark(now, &mut state, slowest, topic);
+            move_first(now, &mut state, slowest, topic);
         }
         let mut changes = self.trim_step(topic, lane, &mut state);
         let at = if state.trimmed < state.first {
@@ -76,8 +104,10 @@ impl Shard {
             return Vec::new();
         }
         let to = state.first.min(state.trimmed + TRIM_OFFSETS_MAX);
-        // The page at the seam may have begun before the last step ended.
-        let from = state.trimmed.saturating_sub(PAGE_REACH);
+        // The page at the seam may have begun before the last step ended, after what is open there.
+        let seam = state.trimmed.saturating_sub(PAGE_REACH);
+        let open_below = self.open_offsets(topic, lane, seam, state.trimmed);
+        let from = open_below.last().map_or(seam, |open| open + 1);
         let mut gaps = Vec::new();
         let mut gap_begins = from;
         for open in self.open_offsets(topic, lane, from, to) {
@@ -114,6 +144,21 @@ impl Shard {
         offsets
     }
 
+    /// A cursor begins at `offset`: marks above it speak of what it has yet to be given.
+    pub(super) fn unmark(
+        &self,
+        topic: &Topic,
+        lane: Lane,
+        offset: Offset,
+        changes: &mut Vec<Change>,
+    ) {
+        let mut state = lane_state(topic, lane, changes);
+        if state.marks.last().is_some_and(|mark| mark.offset > offset) {
+            state.marks.retain(|mark| mark.offset <= offset);
+            changes.push(Change::Lane { topic: topic.row.id, lane, state });
+        }
+    }
+
     /// What an entry leaves behind that ends below what is trimmed: the gap around it, as far as a page
     /// that holds it can reach. None while another group has the same message open.
     pub(super) fn trim_gap(&self, topic: &Topic, lane: Lane, offset: Offset) -> Option<Change> {
@@ -141,12 +186,12 @@ impl Shard {
 }
 
 /// Remembers where the slowest group is now, an eighth of the retention apart.
-fn set_mark(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), settings: &Settings) {
+fn set_mark(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), topic: &Topic) {
     let (offset, bytes) = slowest;
     let last = state.marks.last();
     let is_further = offset > last.map_or(state.first, |mark| mark.offset);
-    let by_time = last.is_none_or(|mark| now.since(mark.at) >= interval_ms(settings));
-    let step_bytes = settings.retention_bytes / MARKS_PER_RETENTION;
+    let by_time = last.is_none_or(|mark| now.since(mark.at) >= interval_ms(&topic.settings));
+    let step_bytes = retention_bytes(topic) / MARKS_PER_RETENTION;
     let last_bytes = last.map_or(state.first_bytes, |mark| mark.bytes);
     let by_bytes = bytes.saturating_sub(last_bytes) >= step_bytes.max(1);
     if is_further && (by_time || by_bytes) && state.marks.len() < MARKS_MAX {
@@ -155,10 +200,10 @@ fn set_mark(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), setti
 }
 
 /// Gives up what has been kept long enough, or is more than may be kept.
-fn move_first(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), settings: &Settings) {
+fn move_first(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), topic: &Topic) {
     let is_over = |mark: &LaneMark| {
-        now.since(mark.at) >= settings.retention_ms
-            || slowest.1.saturating_sub(mark.bytes) >= settings.retention_bytes
+        now.since(mark.at) >= topic.settings.retention_ms
+            || slowest.1.saturating_sub(mark.bytes) >= retention_bytes(topic)
     };
     // A group that was moved back needs what lies before the mark again.
     let is_safe = |mark: &LaneMark| mark.offset <= slowest.0;

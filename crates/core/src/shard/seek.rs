@@ -16,7 +16,7 @@ impl Shard {
             return Err(Rejection::HasConsumers.into());
         }
         let targets = targets(topic, seek.to)?;
-        let generation = Generation(self.ids);
+        let mut ids = self.ids;
         let mut row = GroupRow { ..group.row.clone() };
         let mut sought = Sought { moved: Vec::new(), redelivers: 0, skips: 0, dropped_open: 0 };
         let mut changes = Vec::new();
@@ -36,14 +36,18 @@ impl Shard {
                     proportional(state.first, state.first_bytes, state.high, state.high_bytes, at)
                 }
             };
+            // Each a life of its own: the next seek may move one of them alone.
+            let generation = Generation(ids);
+            ids += 1;
             row.cursors[lane.index()] = CursorStart { generation, offset, bytes };
             self.discard_cursor(topic, group, lane, &mut changes);
+            self.unmark(topic, lane, offset, &mut changes);
         }
         let reply = Reply::Sought(sought);
         if seek.dry_run {
             return Ok(Decision::reply(reply));
         }
-        changes.push(Change::Ids(self.ids + 1));
+        changes.push(Change::Ids(ids));
         changes.push(Change::Group(Box::new(row)));
         Ok(Decision { changes, ..Decision::reply(reply) })
     }

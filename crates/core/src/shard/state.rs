@@ -58,6 +58,8 @@ pub(crate) struct Group {
     pub(crate) ready: VecDeque<ConsumerId>,
     /// Volatile: lanes that may have something to deliver right now.
     pub(crate) work: BTreeSet<Lane>,
+    /// Volatile: lanes that have something no consumer has room for.
+    pub(crate) stalled: BTreeSet<Lane>,
     /// Volatile: the lane looked at last.
     pub(crate) lane_rotor: Lane,
 }

@@ -200,7 +200,6 @@ fn a_late_nack_changes_nothing_but_the_reason() {
 }
 
 #[test]
-#[ignore = "defect: a retry that was already read keeps the old last error when a late nack without a reason replaces it"]
 fn a_late_nack_without_a_reason_replaces_the_error_of_a_retry_already_in_memory() {
     check(expect![[r#"
         100s topic orders 1 retry=9,1m,1m lease=10s

@@ -92,7 +92,6 @@ fn consumers_of_a_group_take_turns() {
 }
 
 #[test]
-#[ignore = "defect: the queue of a group turns by min(turns, consumers), so a run that is no multiple of them favours the first"]
 fn the_turn_goes_on_where_the_last_run_ended() {
     check(expect![[r#"
         1s topic orders 1
@@ -226,7 +225,6 @@ fn a_partition_whose_messages_all_wait_does_not_hold_up_the_others() {
 }
 
 #[test]
-#[ignore = "defect: a run that finds nobody with room for its message lets the whole group rest, other partitions included"]
 fn a_message_too_large_for_the_room_that_is_left_does_not_hold_up_another_partition() {
     check(expect![[r#"
         1s topic orders 2

@@ -190,7 +190,6 @@ fn pausing_twice_replaces_the_end_and_keeps_the_beginning() {
 }
 
 #[test]
-#[ignore = "defect: a pause whose end has passed lends its beginning to the next one"]
 fn a_pause_after_one_that_ended_begins_anew() {
     check(expect![[r#"
         1s topic orders 1

@@ -311,7 +311,6 @@ fn time_does_not_go_below_the_last_stored_batch() {
 }
 
 #[test]
-#[ignore = "defect: the id of a stored message is made from the restore generation of today, so it changes with a restore"]
 fn a_message_keeps_its_id_through_a_restore_from_a_backup() {
     let mut held = Held::new();
     held.ask(topic(1, SettingsPatch::default())).expect("a topic");

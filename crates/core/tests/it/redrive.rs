@@ -182,7 +182,6 @@ fn a_dead_letter_survives_the_deletion_of_its_group_and_not_of_its_topic() {
 }
 
 #[test]
-#[ignore = "defect: the reason of a redrive is not cut to 1 KiB"]
 fn the_reason_of_a_redrive_is_kept_to_one_kibibyte() {
     use driftq_core::row::{Key, Read};
     use driftq_storage::Engine;

@@ -65,7 +65,6 @@ fn a_topic_has_this_text() {
 }
 
 #[test]
-#[ignore = "defect: a setting that is null on purpose comes back as not set, and the server's default takes its place"]
 fn a_setting_that_is_null_on_purpose_stays_so() {
     let topic = TopicRow {
         id: TopicId(300),

@@ -136,7 +136,6 @@ fn no_more_than_four_reads_are_under_way_and_each_asks_a_bounded_number_of_quest
 }
 
 #[test]
-#[ignore = "defect: retries that fall due together are all read at once, whatever they weigh and whether anybody can take them"]
 fn retries_that_fall_due_together_are_read_within_the_bounds_of_memory() {
     let mut held = ready();
     let value = "x".repeat(1 << 20);
@@ -164,7 +163,6 @@ fn retries_that_fall_due_together_are_read_within_the_bounds_of_memory() {
 }
 
 #[test]
-#[ignore = "defect: while a lease waits for its own commit or for a page, the next deadline lies in the past: a shell that keeps to it spins"]
 fn a_deadline_that_nothing_can_come_of_is_no_deadline() {
     let mut held = ready();
     held.ask(join(1, "biller", 9, 1_000)).expect("joined");

@@ -224,7 +224,6 @@ fn produces_keep_their_order_while_one_of_them_waits_for_a_read() {
 }
 
 #[test]
-#[ignore = "defect: a keyed produce that came before its topic was made is overtaken by those behind it"]
 fn produces_keep_their_order_when_their_topic_is_made_in_the_same_batch() {
     let mut held = Held::new();
     held.arrive(topic(1, SettingsPatch::default()));
@@ -344,7 +343,6 @@ fn a_page_that_is_not_there_stops_the_shard() {
 }
 
 #[test]
-#[ignore = "defect: a page that was asked for and trimmed in the meantime, needed by nobody, is taken for damage"]
 fn a_page_that_nobody_needs_any_more_may_be_gone_when_its_read_returns() {
     let mut held = Held::new();
     let patch = SettingsPatch { retention_ms: Some(0), ..SettingsPatch::default() };

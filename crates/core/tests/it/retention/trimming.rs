@@ -32,7 +32,6 @@ fn a_flood_is_trimmed_in_bounded_steps() {
 }
 
 #[test]
-#[ignore = "defect: with more than 64 gaps within a page's reach below `trimmed` a step makes no progress and the shard commits for ever"]
 fn many_gaps_between_open_messages_are_trimmed_and_the_shard_comes_to_rest() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=0s");
@@ -147,7 +146,6 @@ fn open_messages_that_are_dropped_by_a_seek_leave_no_page_behind() {
 }
 
 #[test]
-#[ignore = "defect: nobody looks at the retention of a lane again when its slowest group is deleted or moved ahead"]
 fn what_only_a_deleted_group_was_not_given_is_trimmed() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=80s");
@@ -161,7 +159,6 @@ fn what_only_a_deleted_group_was_not_given_is_trimmed() {
 }
 
 #[test]
-#[ignore = "defect: nobody looks at the retention of a lane again when its slowest group is deleted or moved ahead"]
 fn what_only_a_group_that_moved_ahead_was_not_given_is_trimmed() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=80s");
@@ -208,7 +205,6 @@ fn what_a_group_was_moved_back_to_is_kept_until_it_was_given_again() {
 }
 
 #[test]
-#[ignore = "defect: marks of before outlive a seek back, so what is read again is trimmed the moment it was delivered"]
 fn what_was_read_again_after_a_seek_is_kept_for_the_retention_time() {
     let mut world = World::new(Default::default());
     world.play("1000s topic orders 1 retention=80s");
