@@ -17,6 +17,10 @@ check: (stages 'format' 'lint' 'tidy' 'deny' 'typos' 'test')
 test:
     cargo nextest run --workspace
 
+# Fill in the expectations of transcripts and golden bytes; read the diff as if someone else wrote it
+transcripts:
+    UPDATE_EXPECT=1 cargo test -q -p driftq-core
+
 # Format, and apply what clippy can fix by itself
 fix:
     cargo clippy --workspace --all-targets --fix --allow-dirty --allow-staged

@@ -1,6 +1,6 @@
 //! How many deliveries a second one thread settles: core, packing, pipeline, memory engine.
 //!
-//! `bench_core` measures; `bench_core BATCHES` only runs so many, for callgrind.
+//! `bench_core` measures; `bench_core BATCHES [first]` only runs so many, for callgrind.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 use std::process::ExitCode;
@@ -22,7 +22,9 @@ const ROUNDS: usize = 3;
 
 fn main() -> ExitCode {
     if let Some(batches) = std::env::args().nth(1).and_then(|word| word.parse().ok()) {
-        let mut bench = Bench::new(Order::Random, LEASED);
+        let is_first = std::env::args().nth(2).is_some_and(|word| word == "first");
+        let order = if is_first { Order::First } else { Order::Random };
+        let mut bench = Bench::new(order, LEASED);
         let before = bench.settled;
         (0..batches).for_each(|_| bench.batch());
         println!("settled {}", bench.settled - before);
