@@ -75,6 +75,21 @@ impl Worker {
     }
 }
 
+impl World {
+    /// After the faults: everybody comes back as a stream with room for much, so that the rest drains.
+    pub(crate) fn hurry_workers(&mut self) {
+        for client in &mut self.clients.list {
+            if let Client::Worker(worker) = client {
+                worker.poll_ms = None;
+                worker.credit = 50;
+            }
+        }
+        for consumer in self.connected() {
+            self.hang_up(consumer);
+        }
+    }
+}
+
 fn worker(world: &mut World, client: usize) -> &mut Worker {
     match &mut world.clients.list[client] {
         Client::Worker(worker) => worker,

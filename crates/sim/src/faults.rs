@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    fn connected(&self) -> Vec<ConsumerId> {
+    pub(crate) fn connected(&self) -> Vec<ConsumerId> {
         self.node.as_ref().map_or_else(Vec::new, |node| node.connections.keys().copied().collect())
     }
 

@@ -86,6 +86,7 @@ impl World {
             Happening::Heal => {
                 self.heal();
                 self.clients.is_healed = true;
+                self.hurry_workers();
             }
         }
     }
