@@ -17,24 +17,26 @@
 //! It does not know: what commands mean, how rows are stored, what time it is.
 
 pub(crate) mod found;
+mod opened;
+mod reading;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::change::{Change, Decision, Effect, Lookup, Note, Reads, Want};
+use crate::change::{Change, Decision, Effect, Note};
 use crate::command::{Command, Hold, Rejection, Reply};
 use crate::id::{BatchNo, Epoch};
-use crate::limits::{
-    BATCH_BYTES_MAX, BATCH_ROWS_MAX, DISPATCH_MAX, READ_AHEAD_STEP_BYTES, READ_LOOKUPS_MAX,
-};
+use crate::limits::DISPATCH_MAX;
 use crate::pack::{self, Damaged, Packer};
 use crate::recovery::Recovered;
-use crate::row::{Key, Read, Row, Write};
+use crate::row::{Read, Row, Write};
 use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
 
-use found::{Answer, Found, Loaded, Overlay};
+use found::{Found, Overlay};
+use opened::Opened;
+use reading::{Answers, Asker, Reading};
 
 /// Names a command to whoever sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -122,29 +124,6 @@ struct Item {
     command: Command,
     /// It waits for rows.
     waits: bool,
-}
-
-/// Rows that came for a command.
-#[derive(Debug)]
-struct Answers {
-    rows: Vec<Answer>,
-    /// The last batch that was durable when the first of the reads began.
-    since: BatchNo,
-}
-
-/// Who asked for rows.
-#[derive(Debug, Clone)]
-enum Asker {
-    Command(u64, Reads),
-    Dispatch(Want),
-}
-
-/// A read under way.
-#[derive(Debug)]
-struct Reading {
-    since: BatchNo,
-    /// Each with the number of questions it asked.
-    askers: Vec<(Asker, usize)>,
 }
 
 /// The pipeline of a shard.
@@ -319,102 +298,6 @@ impl Pipeline {
         }
     }
 
-    fn start_reads(&mut self, outputs: &mut Vec<Output>) {
-        while self.reading.len() < self.config.reads_max && !self.asking.is_empty() {
-            let (mut reads, mut askers) = (Vec::new(), Vec::new());
-            while let Some(asker) = self.asking.pop_front() {
-                let before = reads.len();
-                match &asker {
-                    Asker::Command(_, lookups) => reads.extend(lookups.iter().map(Lookup::read)),
-                    Asker::Dispatch(want) => reads.extend(want_reads(want)),
-                }
-                askers.push((asker, reads.len() - before));
-                if reads.len() >= READ_LOOKUPS_MAX {
-                    break;
-                }
-            }
-            let id = ReadId(self.next_read);
-            self.next_read += 1;
-            self.reading.insert(id, Reading { since: self.durable, askers });
-            outputs.push(Output::StartRead(id, reads));
-        }
-    }
-
-    fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) -> Result<(), Damaged> {
-        let Reading { since, askers } = self.reading.remove(&id).expect("a read was under way");
-        let mut rows = rows.into_iter();
-        for (asker, questions) in askers {
-            let mut found = rows.by_ref().take(questions);
-            match asker {
-                Asker::Command(item, lookups) => {
-                    let came = lookups
-                        .into_iter()
-                        .zip(found)
-                        .map(|(lookup, rows)| Answer { lookup, row: rows.into_iter().next() });
-                    let partial = self.partial.remove(&item);
-                    let mut answers = partial.unwrap_or(Answers { rows: Vec::new(), since });
-                    answers.rows.extend(came);
-                    self.answers.insert(item, answers);
-                    if let Some(item) = self.aside.remove(&item) {
-                        let item = Item { waits: false, ..item };
-                        match item.command.is_settle() || matches!(item.command, Command::Lapse(_))
-                        {
-                            true => self.settles.push_front(item),
-                            false => self.others.push_front(item),
-                        }
-                    }
-                }
-                Asker::Dispatch(want) => {
-                    let first = found.next().unwrap_or_default();
-                    let second = found.next().unwrap_or_default();
-                    let loaded = self.load(&want, first, second)?;
-                    self.shard.supply(&want, loaded)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn load(&self, want: &Want, pages: Vec<Row>, notes: Vec<Row>) -> Result<Loaded, Damaged> {
-        match *want {
-            Want::Ahead { topic, lane, from } => {
-                Ok(Loaded::Pages(self.overlay.merge_pages(topic, lane, from, &pages)?))
-            }
-            Want::Retry { topic, generation, lane, offset, .. } => {
-                let message = Answer {
-                    lookup: Lookup::Message { topic, lane, offset },
-                    row: pages.into_iter().next(),
-                };
-                let key = Lookup::Row(Key::Note { generation, lane, offset });
-                let noted = Answer { lookup: key, row: notes.into_iter().next() };
-                let answers = [message, noted];
-                let found = Found { answers: &answers, overlay: &self.overlay };
-                if !self.shard.is_waiting(want) {
-                    return Ok(Loaded::Nothing);
-                }
-                let message = match found.message(topic, lane, offset) {
-                    Ok(message) => message,
-                    Err(Refusal::Damaged(damaged)) => return Err(damaged),
-                    Err(Refusal::Needs(_) | Refusal::Rejected(_)) => unreachable!("it was read"),
-                };
-                let last_error = match self.shard.plain_error(want) {
-                    Some(text) => text.into(),
-                    None => found.note(generation, lane, offset).expect("it was read"),
-                };
-                Ok(Loaded::Retry { message, last_error })
-            }
-        }
-    }
-
-    /// The oldest batch that a read whose answer is still to be used may have missed is the next one.
-    fn forget_overlay(&mut self) {
-        let reading = self.reading.values().map(|reading| reading.since).min();
-        let answered = self.answers.values().chain(self.partial.values());
-        let answered = answered.map(|answers| answers.since).min();
-        let through = [reading, answered].into_iter().flatten().fold(self.durable, BatchNo::min);
-        self.overlay.forget(through);
-    }
-
     fn horizon(&self) -> Timestamp {
         self.committing.front().map_or(self.now, |oldest| oldest.now)
     }
@@ -515,20 +398,6 @@ impl Pipeline {
         }
     }
 
-    /// Nothing has changed: the command is decided again at the head of a batch once its rows are here.
-    fn wait_for(&mut self, item: Item, reads: Reads) {
-        if let Command::Lapse(hold) = item.command {
-            self.lapsing.insert(hold);
-        }
-        self.asking.push_back(Asker::Command(item.id, reads));
-        let item = Item { waits: true, ..item };
-        if matches!(item.command, Command::Produce(_)) {
-            self.others.push_front(item);
-        } else {
-            self.aside.insert(item.id, item);
-        }
-    }
-
     fn done_lapsing(&mut self, item: &Item) {
         if let Command::Lapse(hold) = item.command {
             self.lapsing.remove(&hold);
@@ -604,60 +473,5 @@ impl Pipeline {
             }
         }
         Release { batch, withheld }
-    }
-}
-
-fn want_reads(want: &Want) -> Vec<Read> {
-    match *want {
-        Want::Ahead { topic, lane, from } => {
-            vec![Read::pages(topic, lane, from, usize::MAX, READ_AHEAD_STEP_BYTES)]
-        }
-        Want::Retry { topic, generation, lane, offset, .. } => vec![
-            Read::pages(topic, lane, offset, 1, usize::MAX),
-            Read::Key(Key::Note { generation, lane, offset }),
-        ],
-    }
-}
-
-/// What a row counts beside its body.
-const SMALL_ROW_BYTES: usize = 64;
-
-/// A batch that is being decided.
-struct Opened {
-    batch: Batch,
-    commands: usize,
-    rows: usize,
-    bytes: usize,
-}
-
-impl Opened {
-    /// `changes` is how many the batch before had: a good guess.
-    fn new(no: BatchNo, now: Timestamp, changes: usize) -> Opened {
-        let batch = Batch {
-            no,
-            now,
-            changes: Vec::with_capacity(changes),
-            replies: Vec::new(),
-            effects: Vec::new(),
-        };
-        Opened { batch, commands: 0, rows: 0, bytes: 0 }
-    }
-
-    /// A command larger than a batch is a batch of its own: the bounds are looked at before, not after.
-    fn is_full(&self, config: &PipelineConfig) -> bool {
-        self.commands >= config.commands_max
-            || self.rows >= BATCH_ROWS_MAX
-            || self.bytes >= BATCH_BYTES_MAX
-    }
-
-    fn weigh(&mut self, change: &Change) {
-        self.rows += 1;
-        self.bytes += if let Change::Message { message, .. } = change {
-            message.size() as usize + SMALL_ROW_BYTES
-        } else if let Change::Record(record) = change {
-            record.body.len() + SMALL_ROW_BYTES
-        } else {
-            SMALL_ROW_BYTES
-        };
     }
 }

@@ -1,8 +1,7 @@
 //! The one door through which state changes, live and at recovery alike.
 
 use crate::change::{
-    Change, End, Entry, EntryState, Garbage, GroupRow, LaneState, LastError, Note, TopicKind,
-    TopicRow, Want,
+    Change, End, Entry, EntryState, Garbage, GroupRow, LaneState, LastError, TopicKind, TopicRow,
 };
 use crate::command::TopicName;
 use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, Text, TopicId};
@@ -10,7 +9,7 @@ use crate::limits::{RECOVERY_GRACE_MS, RETRY_READ_AHEAD_MS};
 use crate::shard::Shard;
 use crate::shard::cache::{Kept, Staged};
 use crate::shard::open::Open;
-use crate::shard::state::{Consumer, Cursor, Group, Topic, Wakeup};
+use crate::shard::state::{Cursor, Group, Topic, Wakeup};
 use crate::time::Timestamp;
 
 impl Shard {
@@ -362,173 +361,6 @@ impl Shard {
     fn release_holder(&mut self, open: &Open) {
         if let Some(holder) = self.uncount_holder(open) {
             self.enqueue(holder);
-        }
-    }
-
-    fn enqueue(&mut self, id: ConsumerId) {
-        let Some(consumer) = self.live.consumers.get_mut(&id) else { return };
-        let group = consumer.group;
-        let Some(of) = self.groups.get_mut(&group) else { return };
-        if !consumer.queued && consumer.has_credit() {
-            consumer.queued = true;
-            of.ready.push_back(id);
-        }
-        of.work.append(&mut of.stalled);
-        self.activate(group);
-    }
-
-    /// A lane of a group may have something to deliver.
-    fn offer(&mut self, id: GroupId, lane: Lane) {
-        let Some(group) = self.groups.get_mut(&id) else {
-            return;
-        };
-        let cursor = &group.cursors[lane.index()];
-        let high = self.topics.get(&group.row.topic).map_or(0, |topic| topic.lane(lane).high);
-        if cursor.next < high || cursor.waiting() > 0 {
-            group.work.insert(lane);
-            self.activate(id);
-        }
-    }
-
-    fn wake_readers(&mut self, topic: TopicId, lane: Lane) {
-        let Some(of) = self.topics.get(&topic) else {
-            return;
-        };
-        for id in of.groups.values() {
-            let Some(group) = self.groups.get_mut(id) else {
-                continue;
-            };
-            group.work.insert(lane);
-            if !group.ready.is_empty() {
-                self.live.active.insert(*id);
-            }
-        }
-    }
-
-    pub(crate) fn activate(&mut self, id: GroupId) {
-        if self
-            .groups
-            .get(&id)
-            .is_some_and(|group| !group.ready.is_empty() && !group.work.is_empty())
-        {
-            self.live.active.insert(id);
-        }
-    }
-
-    fn forget_consumer(&mut self, id: ConsumerId) {
-        let Some(consumer) = self.live.consumers.remove(&id) else {
-            return;
-        };
-        self.owners.count(consumer.owner, 0, -1);
-        if let Some(group) = self.groups.get_mut(&consumer.group) {
-            group.consumers.remove(&id);
-            group.ready.retain(|&other| other != id);
-        }
-    }
-
-    /// Makes a volatile change true here.
-    pub(crate) fn note(&mut self, note: &Note) {
-        match note {
-            Note::Joined { consumer, group, owner, lease_ms, credit, credit_bytes } => {
-                let joined = Consumer {
-                    group: *group,
-                    owner: *owner,
-                    lease_ms: *lease_ms,
-                    credit: *credit,
-                    credit_bytes: *credit_bytes,
-                    held: 0,
-                    held_bytes: 0,
-                    queued: false,
-                };
-                self.owners.count(*owner, 0, 1);
-                self.live.consumers.insert(*consumer, joined);
-                if let Some(group) = self.groups.get_mut(group) {
-                    group.consumers.insert(*consumer);
-                }
-                self.enqueue(*consumer);
-            }
-            Note::Left(consumer) => self.forget_consumer(*consumer),
-            Note::Turned { group, turns } => self.turn(*group, *turns),
-            Note::Visited { group, lane, more, stalled, fresh } => {
-                let Some(of) = self.groups.get_mut(group) else { return };
-                of.lane_rotor = *lane;
-                of.cursors[lane.index()].fresh_run = *fresh;
-                if !more {
-                    of.work.remove(lane);
-                }
-                if *stalled {
-                    of.stalled.insert(*lane);
-                }
-                if of.work.is_empty() || of.ready.is_empty() {
-                    self.live.active.remove(group);
-                }
-            }
-            Note::Idle(group) => {
-                self.live.active.remove(group);
-            }
-            Note::Rotor(group) => self.live.rotor = *group,
-            Note::Used { topic, lane, offset } => self.live.cache.touch(*topic, *lane, *offset),
-            Note::Loading(want) => {
-                self.live.loading.insert(*want);
-            }
-            Note::KeylessTurn { topic, turn } => {
-                if let Some(topic) = self.topics.get_mut(topic) {
-                    topic.keyless_turn = *turn;
-                }
-            }
-            Note::Wake { at, group } => {
-                self.live.wakeups.insert((*at, Wakeup::Pause(*group)));
-            }
-            Note::Chore { topic, lane, at } => self.set_chore(*topic, *lane, *at),
-        }
-    }
-
-    /// The queue goes on where the run ended; who has no credit left leaves it.
-    fn turn(&mut self, id: GroupId, turns: usize) {
-        let Some(group) = self.groups.get_mut(&id) else { return };
-        let length = group.ready.len();
-        if length == 0 || turns == 0 {
-            return;
-        }
-        group.ready.rotate_left(turns % length);
-        let consumers = &mut self.live.consumers;
-        group.ready.retain(|id| {
-            let consumer = consumers.get_mut(id).expect("queued consumers are known");
-            consumer.queued = consumer.has_credit();
-            consumer.queued
-        });
-        if group.ready.is_empty() {
-            self.live.active.remove(&id);
-        }
-    }
-
-    /// Messages that a read brought.
-    pub(crate) fn loaded(&mut self, want: &Want) {
-        self.live.loading.remove(want);
-        match want {
-            Want::Ahead { topic, lane, .. } => self.wake_readers(*topic, *lane),
-            Want::Retry { group, lane, .. } => self.offer(*group, *lane),
-        }
-    }
-
-    fn set_chore(&mut self, topic: TopicId, lane: Lane, at: Option<Timestamp>) {
-        if let Some(before) = self.live.chores.remove(&(topic, lane)) {
-            self.live.chores_due.remove(&(before, topic, lane));
-        }
-        if let Some(at) = at {
-            self.live.chores.insert((topic, lane), at);
-            self.live.chores_due.insert((at, topic, lane));
-        }
-    }
-
-    /// Settled messages will have to be trimmed some day.
-    pub(crate) fn plan_chore(&mut self, topic: TopicId, lane: Lane) {
-        if !self.live.chores.contains_key(&(topic, lane))
-            && let Some(of) = self.topics.get(&topic)
-            && !of.is_dlq()
-        {
-            let at = self.now.after(super::retention::interval_ms(&of.settings));
-            self.set_chore(topic, lane, Some(at));
         }
     }
 

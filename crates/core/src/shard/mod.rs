@@ -24,6 +24,7 @@ mod group;
 mod image;
 mod join;
 mod lapse;
+mod live;
 mod maintain;
 mod open;
 mod partition;

@@ -1,0 +1,51 @@
+//! A batch that is being decided, and when it is full.
+
+use crate::change::Change;
+use crate::id::BatchNo;
+use crate::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
+use crate::time::Timestamp;
+
+use super::{Batch, PipelineConfig};
+
+/// What a row counts beside its body.
+const SMALL_ROW_BYTES: usize = 64;
+
+/// A batch that is being decided.
+pub(super) struct Opened {
+    pub(super) batch: Batch,
+    pub(super) commands: usize,
+    pub(super) rows: usize,
+    pub(super) bytes: usize,
+}
+
+impl Opened {
+    /// `changes` is how many the batch before had: a good guess.
+    pub(super) fn new(no: BatchNo, now: Timestamp, changes: usize) -> Opened {
+        let batch = Batch {
+            no,
+            now,
+            changes: Vec::with_capacity(changes),
+            replies: Vec::new(),
+            effects: Vec::new(),
+        };
+        Opened { batch, commands: 0, rows: 0, bytes: 0 }
+    }
+
+    /// A command larger than a batch is a batch of its own: the bounds are looked at before, not after.
+    pub(super) fn is_full(&self, config: &PipelineConfig) -> bool {
+        self.commands >= config.commands_max
+            || self.rows >= BATCH_ROWS_MAX
+            || self.bytes >= BATCH_BYTES_MAX
+    }
+
+    pub(super) fn weigh(&mut self, change: &Change) {
+        self.rows += 1;
+        self.bytes += if let Change::Message { message, .. } = change {
+            message.size() as usize + SMALL_ROW_BYTES
+        } else if let Change::Record(record) = change {
+            record.body.len() + SMALL_ROW_BYTES
+        } else {
+            SMALL_ROW_BYTES
+        };
+    }
+}
