@@ -16,9 +16,12 @@ use driftq_storage::{Engine, Memory, Ownership};
 
 const SMALL: u64 = 1_000;
 const LARGE: u64 = 10_000_000;
-const OPEN: u32 = 900;
+const OPEN: u32 = 400;
 const PARTITIONS: u32 = 4;
-const BATCH: u64 = 1_024;
+/// Commits of either history: equal, so that only the backlog differs.
+const BATCHES: u64 = 9_766;
+/// Messages of the first commit: enough for what is open.
+const FIRST: u64 = 450;
 const HEADS_MAX: usize = 1_100;
 const ROUNDS: usize = 9;
 const SLOWER_MAX: f64 = 2.0;
@@ -100,7 +103,7 @@ fn read_back(engine: &Memory, seen: &mut BTreeMap<Table, usize>) -> (Ownership, 
     (ownership, recovery)
 }
 
-/// A shard with `messages` messages, of which a group has [`OPEN`] open.
+/// A shard with `messages` messages after [`BATCHES`] commits, of which a group has [`OPEN`] open.
 fn fill(messages: u64) -> Memory {
     let engine = Memory::new(|| Timestamp(1_000_000));
     let (ownership, recovery) = read_back(&engine, &mut BTreeMap::new());
@@ -129,8 +132,9 @@ fn fill(messages: u64) -> Memory {
         start: Start::Earliest,
     }));
     let mut sent = 0;
-    while sent < messages {
-        for number in sent..messages.min(sent + BATCH) {
+    for batch in 0..=BATCHES {
+        let due = FIRST + (messages - FIRST) * batch / BATCHES;
+        for number in sent..due {
             node.send(Command::Produce(Box::new(Produce {
                 topic: topic.clone(),
                 key: number.to_string().into(),
@@ -140,7 +144,9 @@ fn fill(messages: u64) -> Memory {
                 trace: None,
             })));
         }
-        sent += BATCH;
+        sent = due;
+        // A look commits too.
+        node.send(Command::ViewTopic(topic.clone()));
         node.settle_down();
     }
     node.engine
