@@ -1,8 +1,6 @@
 //! Removing groups and topics. What they leave behind is dead by rule at once and deleted later, in
 //! bounded steps.
 
-use std::collections::BTreeMap;
-
 use crate::change::{Change, Decision, Effect, Garbage, LaneState};
 use crate::command::{GroupName, Rejection, Reply, TopicName};
 use crate::id::{Generation, Lane, Offset};
@@ -100,13 +98,5 @@ impl Shard {
             Some(Garbage::Cursor { lanes, .. }) => lanes.clone(),
             Some(Garbage::Topic { .. }) | None => Vec::new(),
         }
-    }
-
-    /// Lanes of garbage, for [`violation`](super::violation).
-    pub(super) fn garbage_lanes(&self) -> BTreeMap<u64, usize> {
-        let lanes = |garbage: &Garbage| match garbage {
-            Garbage::Topic { lanes, .. } | Garbage::Cursor { lanes, .. } => lanes.len(),
-        };
-        self.garbage.iter().map(|(id, garbage)| (*id, lanes(garbage))).collect()
     }
 }
