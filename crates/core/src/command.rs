@@ -31,7 +31,7 @@ pub struct GroupName {
 #[derive(Debug, Clone)]
 pub enum Command {
     /// Make a topic.
-    CreateTopic(CreateTopic),
+    CreateTopic(Box<CreateTopic>),
     /// Remove a topic, its groups, messages and dead letters.
     DeleteTopic(TopicName),
     /// Make a group.
@@ -73,7 +73,11 @@ impl Command {
     pub(crate) fn is_settle(&self) -> bool {
         matches!(
             self,
-            Command::Ack(_) | Command::Nack(_) | Command::Extend(_) | Command::GiveBack(_)
+            Command::Ack(_)
+                | Command::Nack(_)
+                | Command::Extend(_)
+                | Command::GiveBack(_)
+                | Command::Lapse(_)
         )
     }
 }

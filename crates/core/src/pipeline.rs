@@ -48,7 +48,6 @@ pub struct ReadId(pub u64);
 
 /// Something happened.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "nearly all of them are commands")]
 pub enum Input {
     /// A command came.
     Arrived(Ticket, Command),
@@ -284,7 +283,7 @@ impl Pipeline {
     }
 
     fn enqueue(&mut self, item: Item) {
-        if item.command.is_settle() || matches!(item.command, Command::Lapse(_)) {
+        if item.command.is_settle() {
             if item.waits {
                 self.aside.insert(item.id, item);
             } else {

@@ -37,7 +37,7 @@ pub enum Table {
     Note,
     /// Names of consumers.
     Owner,
-    /// Rows looked up by the hash of their identity.
+    /// Rows looked up by the hash of their identity, one by one: no range is ever over them.
     Record,
     /// Dead letters.
     Dead,

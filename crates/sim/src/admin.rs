@@ -92,7 +92,12 @@ impl World {
             partitions: plan.partitions,
             settings: plan.settings,
         };
-        self.begin(client, Task::MakeTopic(index), Op::Look, Command::CreateTopic(create));
+        self.begin(
+            client,
+            Task::MakeTopic(index),
+            Op::Look,
+            Command::CreateTopic(Box::new(create)),
+        );
     }
 
     fn some_group(&mut self) -> GroupName {
@@ -167,7 +172,12 @@ impl World {
         let brief: Name = format!("brief-{}", me.briefs).into();
         let settings = self.plan[0].settings.clone();
         let create = CreateTopic { name: topic_name(&brief), partitions: 2, settings };
-        self.begin(client, Task::MakeBrief(brief), Op::Look, Command::CreateTopic(create));
+        self.begin(
+            client,
+            Task::MakeBrief(brief),
+            Op::Look,
+            Command::CreateTopic(Box::new(create)),
+        );
     }
 
     pub(crate) fn admin_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {

@@ -98,11 +98,11 @@ impl Bench {
             max_open: Some(100_000),
             ..SettingsPatch::default()
         };
-        self.send(Command::CreateTopic(CreateTopic {
+        self.send(Command::CreateTopic(Box::new(CreateTopic {
             name: Bench::topic(),
             partitions: PARTITIONS,
             settings,
-        }));
+        })));
         self.turn();
         let mut consumer = 0;
         for group in 0..GROUPS {

@@ -1,6 +1,6 @@
 //! Rows in ordered maps. Survives nothing; the model the other engines are held against.
 
-use std::collections::{BTreeMap, BTreeSet, btree_map};
+use std::collections::{BTreeMap, HashMap, btree_map};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -15,8 +15,10 @@ struct Rows {
     epoch: Epoch,
     last: BatchNo,
     tables: BTreeMap<Table, BTreeMap<Key, Box<Row>>>,
-    /// Records by bucket.
-    buckets: BTreeSet<(u64, Key)>,
+    /// Records are asked for by name and never listed.
+    records: HashMap<Key, Box<Row>>,
+    /// Names put into each bucket, also of records that were given another since.
+    buckets: BTreeMap<u64, Vec<Key>>,
 }
 
 /// The memory engine.
@@ -35,8 +37,18 @@ impl Memory {
     /// Rows of a shard in each table, for tests and tools.
     pub fn count(&self, shard: ShardId) -> BTreeMap<Table, usize> {
         let mut shards = self.lock();
-        let tables = &shards.entry(shard).or_default().tables;
-        tables.iter().map(|(table, rows)| (*table, rows.len())).collect()
+        let rows = shards.entry(shard).or_default();
+        let records = (Table::Record, rows.records.len());
+        rows.tables.iter().map(|(table, rows)| (*table, rows.len())).chain([records]).collect()
+    }
+
+    /// Records of a shard, for tests: no read lists them.
+    pub fn records(&self, shard: ShardId) -> Vec<Row> {
+        let mut shards = self.lock();
+        let records = &shards.entry(shard).or_default().records;
+        let mut rows: Vec<Row> = records.values().map(|row| Row::clone(row)).collect();
+        rows.sort_by_key(|row| row.key);
+        rows
     }
 
     /// A copy of the rows as they are now.
@@ -133,15 +145,21 @@ impl Rows {
             .collect()
     }
 
+    fn row(&self, key: &Key) -> Option<&Row> {
+        let is_record = key.table() == Table::Record;
+        let rows = self.table(key.table());
+        let row = if is_record { self.records.get(key) } else { rows.get(key) };
+        row.map(|row| &**row)
+    }
+
     fn range(&self, from: Key, to: Key) -> btree_map::Range<'_, Key, Box<Row>> {
+        debug_assert_ne!(from.table(), Table::Record, "records are not listed");
         self.table(from.table()).range(from..to.max(from))
     }
 
     fn read(&self, read: &Read) -> Vec<Row> {
         match read {
-            Read::Key(key) => {
-                self.table(key.table()).get(key).map(|row| Row::clone(row)).into_iter().collect()
-            }
+            Read::Key(key) => self.row(key).cloned().into_iter().collect(),
             Read::Range { from, to, reverse, rows, bytes, bodies } => {
                 let mut range = self.range(*from, *to);
                 let mut left = *bytes;
@@ -174,10 +192,11 @@ impl Rows {
             Write::Put(row) => {
                 let key = row.key;
                 if let Columns::Record { bucket, .. } = row.columns {
-                    self.remove(&key);
-                    self.buckets.insert((bucket, key));
+                    self.buckets.entry(bucket).or_default().push(key);
+                    self.records.insert(key, Box::new(row));
+                } else {
+                    self.tables.entry(key.table()).or_default().insert(key, Box::new(row));
                 }
-                self.tables.entry(key.table()).or_default().insert(key, Box::new(row));
             }
             Write::Delete(key) => self.remove(&key),
             Write::DeleteRange { from, to } => self.remove_where(from, to, |_| true),
@@ -190,18 +209,17 @@ impl Rows {
                 );
             }
             Write::Touch { key, expires, bucket } => {
-                if let Some(row) = self.table(key.table()).get(&key).cloned() {
-                    self.apply(Write::Put(Row {
-                        columns: Columns::Record { expires, bucket },
-                        ..*row
-                    }));
+                if let Some(row) = self.row(&key).cloned() {
+                    let columns = Columns::Record { expires, bucket };
+                    self.apply(Write::Put(Row { columns, ..row }));
                 }
             }
             Write::Expire { bucket } => {
-                let least = Key::Head { batch: BatchNo(0) };
-                let of_bucket = self.buckets.range((bucket, least)..(bucket + 1, least));
-                for key in of_bucket.map(|(_, key)| *key).collect::<Vec<_>>() {
-                    self.remove(&key);
+                for key in self.buckets.remove(&bucket).unwrap_or_default() {
+                    let is_in = |row: &Row| matches!(row.columns, Columns::Record { bucket: b, .. } if b == bucket);
+                    if self.row(&key).is_some_and(is_in) {
+                        self.remove(&key);
+                    }
                 }
             }
         }
@@ -215,10 +233,10 @@ impl Rows {
     }
 
     fn remove(&mut self, key: &Key) {
-        if let Some(row) = self.tables.get_mut(&key.table()).and_then(|rows| rows.remove(key))
-            && let Columns::Record { bucket, .. } = row.columns
-        {
-            self.buckets.remove(&(bucket, *key));
+        if key.table() == Table::Record {
+            self.records.remove(key);
+        } else if let Some(rows) = self.tables.get_mut(&key.table()) {
+            rows.remove(key);
         }
     }
 }

@@ -56,9 +56,25 @@ struct Touched<'a> {
     /// Ranges, to be deleted after rows are put.
     ranges: Vec<Write>,
     appended: Appended<'a>,
-    /// Once per change; sorted and thinned out before use.
+    /// About once per change; sorted and thinned out before use.
     items: Vec<Item>,
     blocks: Vec<(GroupId, Lane, u64)>,
+}
+
+impl Touched<'_> {
+    /// What was touched last is often touched again: less to sort.
+    fn item(&mut self, item: Item) {
+        if self.items.last() != Some(&item) {
+            self.items.push(item);
+        }
+    }
+
+    fn block(&mut self, group: GroupId, lane: Lane, offset: Offset) {
+        let block = (group, lane, block_of(offset));
+        if self.blocks.last() != Some(&block) {
+            self.blocks.push(block);
+        }
+    }
 }
 
 impl Packer {
@@ -130,20 +146,20 @@ impl Packer {
                 drop(touched.rows.insert(Key::Group { group: *group }, None))
             }
             Change::Lane { topic, lane, .. } => {
-                touched.items.push(Item::Lane(*topic, *lane));
+                touched.item(Item::Lane(*topic, *lane));
             }
             Change::Message { topic, lane, offset, message } => {
-                touched.items.push(Item::Lane(*topic, *lane));
+                touched.item(Item::Lane(*topic, *lane));
                 let appended = touched.appended.entry((*topic, *lane));
                 appended.or_insert_with(|| (*offset, Vec::new())).1.push(message);
             }
             Change::Cursor { group, lane, .. } => {
-                touched.items.push(Item::Cursor(*group, *lane));
+                touched.item(Item::Cursor(*group, *lane));
             }
             Change::Open { group, lane, offset, .. }
             | Change::Close { group, lane, offset, .. } => {
-                touched.items.push(Item::Cursor(*group, *lane));
-                touched.blocks.push((*group, *lane, block_of(*offset)));
+                touched.item(Item::Cursor(*group, *lane));
+                touched.block(*group, *lane, *offset);
             }
             Change::Note { .. } | Change::NoteGone { .. } | Change::Record(_) | Change::Dead(_) => {
                 touched.rows.extend(looked_up(change));
@@ -164,7 +180,7 @@ impl Packer {
             }
             Change::Expire { bucket } => touched.ranges.push(Write::Expire { bucket: *bucket }),
             Change::Mark { kind, id, .. } => {
-                touched.items.push(Item::Mark(*kind, *id));
+                touched.item(Item::Mark(*kind, *id));
             }
             Change::Garbage { id, garbage } => {
                 self.forget_versions(garbage);

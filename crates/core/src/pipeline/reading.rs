@@ -73,8 +73,7 @@ impl Pipeline {
                     self.answers.insert(item, answers);
                     if let Some(item) = self.aside.remove(&item) {
                         let item = Item { waits: false, ..item };
-                        match item.command.is_settle() || matches!(item.command, Command::Lapse(_))
-                        {
+                        match item.command.is_settle() {
                             true => self.settles.push_front(item),
                             false => self.others.push_front(item),
                         }

@@ -1,7 +1,7 @@
 //! The open entries of a cursor, kept as they are stored: by block.
 //!
-//! A block's entries lie together in offset order, found by counting bits. What a commit touches it packs
-//! as it lies; settling in any order moves no more than one block.
+//! A block's entries lie together, in any order, each found by its place: a commit that packs a block
+//! walks one short list, and settling in any order moves one entry.
 
 use std::collections::{BTreeMap, btree_map};
 
@@ -17,32 +17,60 @@ pub(crate) struct Open {
     pub(crate) holder: Option<ConsumerId>,
 }
 
+const OFFSETS: usize = BLOCK_OFFSETS as usize;
+
 /// Entries of 128 consecutive offsets.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 struct Block {
     /// One bit per offset.
     live: u128,
-    /// In the order of their bits.
-    entries: Vec<Open>,
+    /// Where in `entries` the entry of a live offset is.
+    places: [u8; OFFSETS],
+    /// Each with its bit.
+    entries: Vec<(u8, Open)>,
 }
 
 const _: () = assert!(BLOCK_OFFSETS == u128::BITS as u64, "a bit per offset of a block");
 
+impl Default for Block {
+    fn default() -> Block {
+        Block { live: 0, places: [0; OFFSETS], entries: Vec::new() }
+    }
+}
+
 impl Block {
-    fn rank(&self, bit: u32) -> usize {
-        (self.live & ((1 << bit) - 1)).count_ones() as usize
+    fn place(&self, bit: u8) -> Option<usize> {
+        (self.live >> bit & 1 == 1).then(|| usize::from(self.places[usize::from(bit)]))
     }
 
-    fn has(&self, bit: u32) -> bool {
-        self.live >> bit & 1 == 1
+    fn insert(&mut self, bit: u8, open: Open) -> Option<Open> {
+        if let Some(place) = self.place(bit) {
+            return Some(std::mem::replace(&mut self.entries[place].1, open));
+        }
+        self.live |= 1 << bit;
+        self.places[usize::from(bit)] = self.entries.len() as u8;
+        self.entries.push((bit, open));
+        None
     }
 
+    fn remove(&mut self, bit: u8) -> Option<Open> {
+        let place = self.place(bit)?;
+        self.live &= !(1 << bit);
+        let (_, open) = self.entries.swap_remove(place);
+        if let Some((moved, _)) = self.entries.get(place) {
+            self.places[usize::from(*moved)] = place as u8;
+        }
+        Some(open)
+    }
+
+    /// In the order of their offsets.
     fn iter(&self, block: u64) -> impl Iterator<Item = (Offset, &Open)> {
         let mut bits = self.live;
-        self.entries.iter().map(move |open| {
-            let bit = bits.trailing_zeros();
+        std::iter::from_fn(move || {
+            let bit = (bits != 0).then(|| bits.trailing_zeros())?;
             bits &= bits - 1;
-            (block * BLOCK_OFFSETS + u64::from(bit), open)
+            let place = usize::from(self.places[bit as usize]);
+            Some((block * BLOCK_OFFSETS + u64::from(bit), &self.entries[place].1))
         })
     }
 }
@@ -54,8 +82,8 @@ pub(crate) struct OpenEntries {
     len: usize,
 }
 
-fn place(offset: Offset) -> (u64, u32) {
-    (offset / BLOCK_OFFSETS, (offset % BLOCK_OFFSETS) as u32)
+fn place(offset: Offset) -> (u64, u8) {
+    (offset / BLOCK_OFFSETS, (offset % BLOCK_OFFSETS) as u8)
 }
 
 impl OpenEntries {
@@ -65,8 +93,8 @@ impl OpenEntries {
 
     pub(crate) fn get(&self, offset: Offset) -> Option<&Open> {
         let (block, bit) = place(offset);
-        let block = self.blocks.get(&block).filter(|block| block.has(bit))?;
-        Some(&block.entries[block.rank(bit)])
+        let block = self.blocks.get(&block)?;
+        block.place(bit).map(|place| &block.entries[place].1)
     }
 
     pub(crate) fn contains(&self, offset: Offset) -> bool {
@@ -76,26 +104,15 @@ impl OpenEntries {
     /// Puts an entry; the one it replaces comes back.
     pub(crate) fn insert(&mut self, offset: Offset, open: Open) -> Option<Open> {
         let (block, bit) = place(offset);
-        let block = self.blocks.entry(block).or_default();
-        let rank = block.rank(bit);
-        if block.has(bit) {
-            return Some(std::mem::replace(&mut block.entries[rank], open));
-        }
-        block.live |= 1 << bit;
-        block.entries.insert(rank, open);
-        self.len += 1;
-        None
+        let replaced = self.blocks.entry(block).or_default().insert(bit, open);
+        self.len += usize::from(replaced.is_none());
+        replaced
     }
 
     pub(crate) fn remove(&mut self, offset: Offset) -> Option<Open> {
         let (number, bit) = place(offset);
         let btree_map::Entry::Occupied(mut block) = self.blocks.entry(number) else { return None };
-        if !block.get().has(bit) {
-            return None;
-        }
-        let rank = block.get().rank(bit);
-        let open = block.get_mut().entries.remove(rank);
-        block.get_mut().live &= !(1 << bit);
+        let open = block.get_mut().remove(bit)?;
         if block.get().live == 0 {
             block.remove();
         }

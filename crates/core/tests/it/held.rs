@@ -247,11 +247,11 @@ pub(crate) fn group_name(group: &str) -> GroupName {
 /// Makes `orders`, whose messages are tried for ever, 100 ms apart at most.
 pub(crate) fn topic(partitions: u32, patch: SettingsPatch) -> Command {
     let forever = RetryPolicy { max_attempts: -1, backoff_ms: 100, max_backoff_ms: 100 };
-    Command::CreateTopic(CreateTopic {
+    Command::CreateTopic(Box::new(CreateTopic {
         name: topic_name("orders"),
         partitions,
         settings: SettingsPatch { retry_policy: patch.retry_policy.or(Some(forever)), ..patch },
-    })
+    }))
 }
 
 pub(crate) fn view() -> Command {

@@ -2,10 +2,8 @@
 //! delivery. A change here is a change of the format on disk.
 
 use driftq_core::command::NackKind;
-use driftq_core::row::{Columns, Key, Read, RecordKind, Row};
+use driftq_core::row::{Columns, Key, RecordKind, Row};
 use driftq_core::{Command, PipelineConfig, SettingsPatch, Timestamp};
-use driftq_storage::Engine;
-use driftq_storage::conformance::wait;
 use expect_test::{Expect, expect};
 
 use crate::held::{Held, ack, join, keyed, nack, produce, topic};
@@ -18,15 +16,8 @@ fn hex(body: &[u8]) -> String {
 
 /// The one record of a kind that is stored.
 fn record(held: &Held, kind: RecordKind) -> Row {
-    let read = Read::Range {
-        from: Key::Record { kind, hash: [0; 16] },
-        to: Key::Record { kind, hash: [0xff; 16] },
-        reverse: false,
-        rows: 9,
-        bytes: usize::MAX,
-        bodies: true,
-    };
-    let mut rows = wait(held.engine.read(held.ownership, vec![read])).expect("a read").remove(0);
+    let mut rows = held.engine.records(held.ownership.shard);
+    rows.retain(|row| matches!(row.key, Key::Record { kind: of, .. } if of == kind));
     assert_eq!(rows.len(), 1);
     rows.remove(0)
 }

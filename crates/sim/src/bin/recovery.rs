@@ -120,7 +120,7 @@ fn fill(messages: u64) -> Memory {
         ..SettingsPatch::default()
     };
     let create = CreateTopic { name: topic.clone(), partitions: PARTITIONS, settings };
-    node.send(Command::CreateTopic(create));
+    node.send(Command::CreateTopic(Box::new(create)));
     node.settle_down();
     node.send(Command::Join(Join {
         consumer: ConsumerId(1),

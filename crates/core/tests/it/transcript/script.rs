@@ -68,11 +68,11 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
         words.get(at).map(String::as_str).unwrap_or_else(|| panic!("`{line}` is short"))
     };
     match word(0) {
-        "topic" => Command::CreateTopic(CreateTopic {
+        "topic" => Command::CreateTopic(Box::new(CreateTopic {
             name: topic(word(1)),
             partitions: word(2).parse().expect("a number of partitions"),
             settings: settings(&words),
-        }),
+        })),
         "group" => {
             let start = if flag(&words, "latest") { Start::Latest } else { Start::Earliest };
             Command::CreateGroup(group(word(1)), start)
