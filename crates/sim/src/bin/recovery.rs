@@ -22,6 +22,10 @@ const PARTITIONS: u32 = 4;
 const BATCHES: u64 = 9_766;
 /// Messages of the first commit: enough for what is open.
 const FIRST: u64 = 450;
+/// The newest commits, equal in both histories: as many as the large one has made since its last
+/// checkpoint, so that either recovery reads their heads and no more.
+const NEWEST: u64 = 542;
+const NEWEST_MESSAGES: u64 = 550;
 const HEADS_MAX: usize = 1_100;
 const ROUNDS: usize = 9;
 const SLOWER_MAX: f64 = 2.0;
@@ -133,11 +137,12 @@ fn fill(messages: u64) -> Memory {
     }));
     let mut sent = 0;
     for batch in 0..=BATCHES {
-        let due = FIRST + (messages - FIRST) * batch / BATCHES;
+        let due = stored_after(batch, messages);
         for number in sent..due {
             node.send(Command::Produce(Box::new(Produce {
                 topic: topic.clone(),
-                key: number.to_string().into(),
+                // Counted from the end, so that the newest are equal.
+                key: (messages - number).to_string().into(),
                 value: "a message".into(),
                 envelope: Default::default(),
                 routing: None,
@@ -150,6 +155,16 @@ fn fill(messages: u64) -> Memory {
         node.settle_down();
     }
     node.engine
+}
+
+/// How many of `messages` are stored after so many commits.
+fn stored_after(batch: u64, messages: u64) -> u64 {
+    let old = BATCHES - NEWEST;
+    if batch <= old {
+        FIRST + (messages - FIRST - NEWEST_MESSAGES) * batch / old
+    } else {
+        messages - NEWEST_MESSAGES + NEWEST_MESSAGES * (batch - old) / NEWEST
+    }
 }
 
 struct Node {
