@@ -11,7 +11,7 @@ use driftq_core::command::{
     Claim, CreateTopic, GroupName, Join, Nack, NackKind, Produce, Start, TopicName,
 };
 use driftq_core::{
-    Command, ConsumerId, Envelope, Input, LeaseToken, Output, Pipeline, PipelineConfig, Recovery,
+    Command, ConsumerId, Envelope, Input, LeaseToken, Output, Pipeline, PipelineConfig,
     SettingsPatch, ShardConfig, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
@@ -61,11 +61,9 @@ impl Bench {
         let authority = clock.clone();
         let engine = Memory::new(move || Timestamp(authority.load(Ordering::Relaxed)));
         let config = ShardConfig::default();
-        let (ownership, now) = wait(engine.claim(config.shard)).expect("memory does not fail");
-        let mut recovery = Recovery::new(config);
-        recovery.loaded().expect("nothing is there");
-        let pipeline =
-            Pipeline::new(recovery.finish(), ownership.epoch, now, PipelineConfig::default());
+        let (ownership, now, recovered) =
+            wait(driftq_storage::recover(&engine, config)).expect("memory does not fail");
+        let pipeline = Pipeline::new(recovered, ownership.epoch, now, PipelineConfig::default());
         let mut bench = Bench {
             engine,
             ownership,

@@ -6,11 +6,11 @@ use driftq_checker::history::{Counters, What};
 use driftq_core::change::Effect;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
-    Answered, Clock, Command, ConsumerId, Damaged, Input, Line, Output, Pipeline, PipelineConfig,
-    Recovered, Recovery, Release, Session, ShardConfig, ShardId, Ticket, Timestamp,
+    Answered, Clock, Command, ConsumerId, Input, Line, Output, Pipeline, PipelineConfig, Release,
+    Session, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
-use driftq_storage::{Engine, Ownership};
+use driftq_storage::{Engine, Ownership, RecoverError, recover};
 
 use crate::facts::Asked;
 use crate::network::Heard;
@@ -82,11 +82,10 @@ impl World {
     pub(crate) fn start_node(&mut self) {
         self.life += 1;
         let config = ShardConfig { shard: ShardId(0), ..ShardConfig::default() };
-        let (ownership, authority) =
-            wait(self.engine.claim(config.shard)).expect("memory does not fail");
-        let recovered = match self.recover(ownership, config) {
+        let (ownership, authority, recovered) = match wait(recover(&self.engine, config)) {
             Ok(recovered) => recovered,
-            Err(damaged) => {
+            Err(RecoverError::Engine(error)) => panic!("memory does not fail: {error}"),
+            Err(RecoverError::Damaged(damaged)) => {
                 // Nothing serves this shard any more; the checker sees that.
                 self.damaged = Some(damaged);
                 self.later(5_000, Happening::Restart);
@@ -117,22 +116,6 @@ impl World {
             turns: 0,
         });
         self.later(0, Happening::Turn { life: self.life });
-    }
-
-    fn recover(&self, ownership: Ownership, config: ShardConfig) -> Result<Recovered, Damaged> {
-        let mut recovery = Recovery::new(config);
-        let mut rows = Vec::new();
-        wait(self.engine.load(ownership, &mut |row| rows.push(row))).expect("memory does not fail");
-        for row in rows {
-            recovery.row(row)?;
-        }
-        recovery.loaded()?;
-        while let Some(read) = recovery.next_read() {
-            let mut answers =
-                wait(self.engine.read(ownership, vec![read])).expect("memory does not fail");
-            recovery.read(&answers.remove(0))?;
-        }
-        Ok(recovery.finish())
     }
 
     /// The node is gone. What it was asked and did not answer is unknown; commits that left it may still

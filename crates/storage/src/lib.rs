@@ -13,6 +13,7 @@
 
 pub mod conformance;
 mod memory;
+mod recover;
 
 use std::pin::Pin;
 
@@ -20,6 +21,7 @@ use driftq_core::row::{Read, Row, Write};
 use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
 
 pub use memory::Memory;
+pub use recover::{RecoverError, read_back, recover};
 
 /// An answer that may take a while.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, EngineError>> + Send + 'a>>;

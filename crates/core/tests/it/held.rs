@@ -13,9 +13,7 @@ use driftq_core::{
     PipelineConfig, ReadId, Release, RetryPolicy, SettingsPatch, ShardConfig, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
-use driftq_storage::{Engine, Memory, Ownership};
-
-use crate::transcript::reread;
+use driftq_storage::{Engine, Memory, Ownership, recover};
 
 /// A commit under way.
 pub(crate) struct Committing {
@@ -72,8 +70,7 @@ impl Held {
         now: Timestamp,
         config: PipelineConfig,
     ) -> Held {
-        let (ownership, _) = wait(engine.claim(shard.shard)).expect("memory does not fail");
-        let recovered = reread(&engine, ownership, &shard).expect("nothing is damaged");
+        let (ownership, _, recovered) = wait(recover(&engine, shard)).expect("nothing is damaged");
         let now = now.max(recovered.now);
         let pipeline = Pipeline::new(recovered, ownership.epoch, now, config);
         Held {

@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::{
-    Answered, Batch, Command, ConsumerId, Damaged, Image, Input, LeaseToken, Message, MessageId,
-    Output, Pipeline, PipelineConfig, Recovered, Recovery, Shard, ShardConfig, Ticket, Timestamp,
+    Answered, Batch, Command, ConsumerId, Image, Input, LeaseToken, Message, MessageId, Output,
+    Pipeline, PipelineConfig, Shard, ShardConfig, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
-use driftq_storage::{Engine, Memory, Ownership};
+use driftq_storage::{Engine, Memory, Ownership, read_back};
 use expect_test::Expect;
 
 pub(crate) use print::reply;
@@ -75,34 +75,11 @@ pub(crate) struct World {
 }
 
 /// Claims a shard and reads it back.
-pub(crate) fn recover(
-    engine: &Memory,
-    config: &ShardConfig,
-) -> Result<(Ownership, Pipeline), Damaged> {
-    let (ownership, now) = wait(engine.claim(config.shard)).expect("memory does not fail");
-    let recovered = reread(engine, ownership, config)?;
+pub(crate) fn recover(engine: &Memory, config: &ShardConfig) -> (Ownership, Pipeline) {
+    let (ownership, now, recovered) =
+        wait(driftq_storage::recover(engine, config.clone())).expect("nothing is damaged");
     let pipeline = Pipeline::new(recovered, ownership.epoch, now, PipelineConfig::default());
-    Ok((ownership, pipeline))
-}
-
-/// Reads a shard back under an ownership.
-pub(crate) fn reread(
-    engine: &Memory,
-    ownership: Ownership,
-    config: &ShardConfig,
-) -> Result<Recovered, Damaged> {
-    let mut recovery = Recovery::new(config.clone());
-    let mut rows = Vec::new();
-    wait(engine.load(ownership, &mut |row| rows.push(row))).expect("memory does not fail");
-    for row in rows {
-        recovery.row(row)?;
-    }
-    recovery.loaded()?;
-    while let Some(read) = recovery.next_read() {
-        let mut answers = wait(engine.read(ownership, vec![read])).expect("memory does not fail");
-        recovery.read(&answers.remove(0))?;
-    }
-    Ok(recovery.finish())
+    (ownership, pipeline)
 }
 
 impl World {
@@ -110,7 +87,7 @@ impl World {
         let clock = Arc::new(AtomicU64::new(0));
         let authority = clock.clone();
         let engine = Memory::new(move || Timestamp(authority.load(Ordering::Relaxed)));
-        let (ownership, pipeline) = recover(&engine, &config).expect("nothing is damaged");
+        let (ownership, pipeline) = recover(&engine, &config);
         World {
             engine,
             clock,
@@ -230,8 +207,7 @@ impl World {
         self.consumers.clear();
         self.pipeline = None;
         self.set_now(until);
-        let (ownership, pipeline) =
-            recover(&self.engine, &self.config).expect("nothing is damaged");
+        let (ownership, pipeline) = recover(&self.engine, &self.config);
         self.ownership = ownership;
         self.pipeline = Some(pipeline);
     }
@@ -309,7 +285,8 @@ impl World {
         assert_eq!(self.shard().violation(), None);
         let copy = self.engine.snapshot();
         let (ownership, _) = wait(copy.claim(self.config.shard)).expect("memory does not fail");
-        let recovered = reread(&copy, ownership, &self.config).expect("nothing is damaged");
+        let recovered =
+            wait(read_back(&copy, ownership, self.config.clone())).expect("nothing is damaged");
         let pipeline =
             Pipeline::new(recovered, ownership.epoch, self.now, PipelineConfig::default());
         let (is, was): (Image, Image) = (pipeline.shard().image(), self.shard().image());
