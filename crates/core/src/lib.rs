@@ -29,7 +29,7 @@ pub use id::{
 pub use message::{
     DEFAULT_TENANT, Death, DeathReason, Envelope, Message, Receipt, RetryRequest, Routing, Trace,
 };
-pub use pack::Damaged;
+pub use pack::{Damaged, verify};
 pub use pipeline::{
     Answered, Batch, Input, Output, Pipeline, PipelineConfig, ReadId, Release, Ticket,
 };

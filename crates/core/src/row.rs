@@ -45,6 +45,17 @@ pub enum Table {
     Garbage,
 }
 
+impl Table {
+    /// The table of a number; numbers follow each other.
+    pub fn of(number: usize) -> Option<Table> {
+        use Table::*;
+        let all = [
+            Head, Topic, Group, Lane, Cursor, Mark, Page, Block, Note, Owner, Record, Dead, Garbage,
+        ];
+        all.get(number).copied()
+    }
+}
+
 /// Kinds of [`Key::Record`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
@@ -53,6 +64,13 @@ pub enum RecordKind {
     Dedupe = 1,
     /// How a delivery ended.
     Tombstone = 3,
+}
+
+impl RecordKind {
+    /// The kind of a number.
+    pub fn of(number: u8) -> Option<RecordKind> {
+        [RecordKind::Dedupe, RecordKind::Tombstone].into_iter().find(|kind| *kind as u8 == number)
+    }
 }
 
 /// Kinds of [`Key::Mark`].
@@ -64,7 +82,8 @@ pub enum MarkKind {
 }
 
 impl MarkKind {
-    pub(crate) fn of(number: u8) -> Option<MarkKind> {
+    /// The kind of a number.
+    pub fn of(number: u8) -> Option<MarkKind> {
         (number == MarkKind::Expiry as u8).then_some(MarkKind::Expiry)
     }
 }
@@ -170,7 +189,7 @@ pub enum Columns {
     Topic {
         namespace: Text,
         name: Text,
-        kind: &'static str,
+        kind: Text,
     },
     Group {
         topic: TopicId,
@@ -192,9 +211,9 @@ pub enum Columns {
         lane: Lane,
         offset: Offset,
         group: Text,
-        reason: &'static str,
+        reason: Text,
         at: Timestamp,
-        state: &'static str,
+        state: Text,
     },
 }
 

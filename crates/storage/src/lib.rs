@@ -12,14 +12,17 @@
 //! 4. There are three answers: done, fenced, and unknown. Unknown may have happened or not.
 
 pub mod conformance;
+mod identity;
 mod memory;
 mod recover;
+pub mod sqlite;
 
 use std::pin::Pin;
 
 use driftq_core::row::{Read, Row, Write};
 use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
 
+pub use identity::Identity;
 pub use memory::Memory;
 pub use recover::{RecoverError, read_back, recover};
 

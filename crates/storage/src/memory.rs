@@ -167,8 +167,8 @@ impl Rows {
                 while found.len() < *rows && (found.is_empty() || left > 0) {
                     let next = if *reverse { range.next_back() } else { range.next() };
                     let Some((_, row)) = next else { break };
-                    left = left.saturating_sub(row.body.len());
                     let body = if *bodies { row.body.clone() } else { Bytes::new() };
+                    left = left.saturating_sub(body.len());
                     found.push(Row { body, ..Row::clone(row) });
                 }
                 found

@@ -74,7 +74,7 @@ pub(crate) fn open<T: DeserializeOwned>(body: &Bytes) -> T {
 }
 
 /// Says whether a row is whole. Everything an engine answers passes here once.
-pub(crate) fn verify(row: &Row) -> Result<(), Damaged> {
+pub fn verify(row: &Row) -> Result<(), Damaged> {
     let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
     match row.key.table() {
         Table::Topic | Table::Group | Table::Dead | Table::Owner | Table::Note => {

@@ -55,8 +55,8 @@ fn misplaced(row: &Row) -> Damaged {
 
 pub(super) fn put_topic(topic: &TopicRow) -> Row {
     let kind = match topic.kind {
-        TopicKind::Topic => "topic",
-        TopicKind::Dlq(_) => "dlq",
+        TopicKind::Topic => "topic".into(),
+        TopicKind::Dlq(_) => "dlq".into(),
     };
     let columns =
         Columns::Topic { namespace: topic.namespace.clone(), name: topic.name.clone(), kind };
@@ -118,9 +118,9 @@ pub(super) fn put_dead(dead: &DeadRow) -> Row {
         lane: dead.lane,
         offset: dead.offset,
         group: dead.group.clone(),
-        reason: dead.reason.as_str(),
+        reason: dead.reason.as_str().into(),
         at: dead.at,
-        state: if dead.redriven.is_some() { "redriven" } else { "dead" },
+        state: if dead.redriven.is_some() { "redriven" } else { "dead" }.into(),
     };
     let body = DeadBody {
         reason: dead.reason,

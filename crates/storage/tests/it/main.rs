@@ -1,3 +1,6 @@
-//! Every engine keeps every promise.
+//! Every engine keeps every promise; what only one engine promises is beside it.
+
+mod sqlite;
 
 driftq_storage::conformance!(memory, driftq_storage::Memory::new(|| driftq_core::Timestamp(0)));
+driftq_storage::conformance!(sqlite_engine, crate::sqlite::Fresh::new());

@@ -43,7 +43,10 @@ fn a_topic_has_this_text() {
     };
     let row = put_topic(&topic);
     let name = (topic.namespace.clone(), topic.name.clone());
-    assert_eq!(row.columns, Columns::Topic { namespace: name.0, name: name.1, kind: "topic" });
+    assert_eq!(
+        row.columns,
+        Columns::Topic { namespace: name.0, name: name.1, kind: "topic".into() }
+    );
     expect![[r#"
         {"kind":"topic","partitions":3,"settings":{"lease_ms":60000,"retry_policy":{"max_attempts":-1,"backoff_ms":250,"max_backoff_ms":5000},"dlq_retention_ms":60000,"on_doubt":"probe","keyless":"round_robin","require_token":true,"groups":"declared"},"created_at":1800000000000}
     "#]].assert_eq(&text(&row));
@@ -56,7 +59,7 @@ fn a_topic_has_this_text() {
         ..topic
     };
     let row = put_topic(&dlq);
-    assert!(matches!(row.columns, Columns::Topic { kind: "dlq", .. }));
+    assert!(matches!(&row.columns, Columns::Topic { kind, .. } if **kind == *"dlq"));
     expect![[r#"
         {"kind":{"dlq":300},"partitions":3,"settings":{},"created_at":1800000000000}
     "#]]
@@ -131,13 +134,13 @@ fn a_dead_letter_has_this_text() {
         }),
     };
     let row = put_dead(&dead);
-    let columns = |state| Columns::Dead {
+    let columns = |state: &str| Columns::Dead {
         lane: Lane(4),
         offset: 2,
         group: "biller".into(),
-        reason: "deadline",
+        reason: "deadline".into(),
         at: Timestamp(1_800_000_002_000),
-        state,
+        state: state.into(),
     };
     assert_eq!(row.columns, columns("redriven"));
     expect![[r#"
@@ -158,7 +161,7 @@ fn a_dead_letter_has_this_text() {
 fn rows_people_read_are_refused_when_they_are_no_json_or_in_the_wrong_table() {
     let key = Key::Topic { topic: TopicId(1) };
     let columns =
-        Columns::Topic { namespace: "default".into(), name: "orders".into(), kind: "topic" };
+        Columns::Topic { namespace: "default".into(), name: "orders".into(), kind: "topic".into() };
     let broken = Row { key, columns, body: Bytes::from_static(b"{\"kind\":\"topic\"") };
     assert!(topic_row(&broken).is_err());
     let misplaced = plain(key, Bytes::from_static(b"{}"));

@@ -1,0 +1,80 @@
+//! Is a data directory whole? Reads everything, changes nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use driftq_core::row::Table;
+use driftq_core::{Epoch, ShardConfig, ShardId, verify};
+use rusqlite::Connection;
+
+use super::layout::{layout, row_of};
+use super::{OpenError, Sqlite, directory, schema};
+use crate::Ownership;
+
+/// What a check came to.
+#[derive(Debug, Default)]
+pub struct Checked {
+    /// Rows of each table.
+    pub rows: BTreeMap<&'static str, u64>,
+    /// What is wrong; empty when nothing is.
+    pub problems: Vec<String>,
+}
+
+/// Looks at every row of a data directory and recovers every shard. No server may run on it.
+pub async fn check(data: &Path) -> Result<Checked, OpenError> {
+    if !directory::database(data).exists() {
+        return Err(OpenError::Missing(data.to_owned()));
+    }
+    let engine = Sqlite::open(data)?;
+    let connection = schema::reader(&directory::database(data))?;
+    let mut checked = Checked::default();
+    integrity(&connection, &mut checked)?;
+    for table in (0..).map_while(Table::of) {
+        rows(&connection, table, &mut checked)?;
+    }
+    for ownership in shards(&connection)? {
+        let config = ShardConfig { shard: ownership.shard, ..ShardConfig::default() };
+        if let Err(error) = crate::read_back(&engine, ownership, config).await {
+            checked.problems.push(format!("shard {}: {error}", ownership.shard));
+        }
+    }
+    Ok(checked)
+}
+
+/// What SQLite itself says of the file.
+fn integrity(connection: &Connection, checked: &mut Checked) -> rusqlite::Result<()> {
+    let mut lines = connection.prepare("PRAGMA integrity_check")?;
+    for line in lines.query_map([], |row| row.get::<_, String>(0))? {
+        let line = line?;
+        if line != "ok" {
+            checked.problems.push(line);
+        }
+    }
+    Ok(())
+}
+
+fn rows(connection: &Connection, table: Table, checked: &mut Checked) -> rusqlite::Result<()> {
+    let layout = layout(table);
+    let columns: Vec<&str> = layout.key.iter().chain(layout.columns).copied().collect();
+    let select = format!("SELECT {}, body FROM {}", columns.join(", "), layout.name);
+    let mut select = connection.prepare(&select)?;
+    let mut lines = select.query([])?;
+    while let Some(line) = lines.next()? {
+        *checked.rows.entry(layout.name).or_default() += 1;
+        match row_of(table, line, true) {
+            Ok(row) => {
+                checked.problems.extend(verify(&row).err().map(|damaged| damaged.to_string()))
+            }
+            Err(error) => checked.problems.push(format!("a row of {}: {error}", layout.name)),
+        }
+    }
+    Ok(())
+}
+
+fn shards(connection: &Connection) -> rusqlite::Result<Vec<Ownership>> {
+    let mut select = connection.prepare("SELECT shard, epoch FROM shard ORDER BY shard")?;
+    let shards = select.query_map([], |row| {
+        Ok(Ownership { shard: ShardId(row.get(0)?), epoch: Epoch(row.get(1)?) })
+    })?;
+    shards.collect()
+}

@@ -1,0 +1,60 @@
+//! The data directory: one process at a time, and nobody else reads it.
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use super::OpenError;
+
+/// A data directory that this process has locked.
+#[derive(Debug)]
+pub(super) struct Directory {
+    pub(super) database: PathBuf,
+    /// Held as long as the file is open; the system lets go of it however the process ends.
+    _lock: File,
+}
+
+/// The database of a data directory.
+pub(super) fn database(directory: &Path) -> PathBuf {
+    directory.join("driftq.db")
+}
+
+impl Directory {
+    /// Makes the directory if it is not there, and locks it.
+    pub(super) fn lock(path: &Path) -> Result<Directory, OpenError> {
+        let failed = |what: &str| {
+            let what = format!("{what} {}", path.display());
+            move |error: io::Error| OpenError::Directory(what, error)
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make"))?;
+        let mut lock = private(&path.join("lock")).map_err(failed("write to"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                lock.read_to_string(&mut holder).map_err(failed("read"))?;
+                return Err(OpenError::Locked {
+                    directory: path.to_owned(),
+                    pid: holder.trim().to_owned(),
+                });
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
+        }
+        lock.set_len(0).map_err(failed("write to"))?;
+        writeln!(lock, "{}", std::process::id()).map_err(failed("write to"))?;
+        let database = database(path);
+        // SQLite gives its other files the mode of this one.
+        private(&database).map_err(failed("write to"))?;
+        Ok(Directory { database, _lock: lock })
+    }
+}
+
+/// A file for this user only, which is not there yet.
+pub(super) fn private_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+}

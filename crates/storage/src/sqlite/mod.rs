@@ -1,0 +1,234 @@
+//! SQLite: one file, one writer, readers beside it. For one node with no other service to run.
+//!
+//! 1. `synchronous=FULL` in WAL mode: a commit that returned was flushed to the disk.
+//! 2. One thread writes; some threads read, each from a snapshot of its own; one thread moves the WAL
+//!    into the database, so that a commit never waits for that.
+//! 3. **The first error of the database is the last thing it does.** After a failed write or flush nobody
+//!    knows what is on the disk, so every later call is answered with the same error; a restart recovers.
+
+mod backup;
+mod check;
+mod checkpoint;
+mod directory;
+mod layout;
+mod reading;
+mod schema;
+mod statements;
+mod writing;
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use driftq_core::row::{Read, Row, Write};
+use driftq_core::{BatchNo, ShardId, Timestamp};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use crate::{Answer, Engine, EngineError, Identity, Ownership};
+use checkpoint::Wal;
+use directory::Directory;
+use statements::All;
+use writing::Failed;
+
+pub use backup::{BackupError, back_up};
+pub use check::{Checked, check};
+
+/// Reads that go on side by side.
+const READERS: usize = 4;
+
+/// A data directory cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are what their names say")]
+pub enum OpenError {
+    #[error("cannot {0}: {1}")]
+    Directory(String, #[source] std::io::Error),
+    #[error("{} is in use by process {pid}: stop it first, or give --data another directory", directory.display())]
+    Locked { directory: PathBuf, pid: String },
+    #[error("{} is not a database of DriftQ: give --data another directory", .0.display())]
+    Foreign(PathBuf),
+    #[error("{} holds no database: give --data the directory of a server", .0.display())]
+    Missing(PathBuf),
+    #[error("{} has format {version}, this driftq knows {known}: use a newer driftq", path.display())]
+    Newer { path: PathBuf, version: i32, known: i32 },
+    #[error("{} does not hold what it should: {why}", path.display())]
+    Damaged { path: PathBuf, why: String },
+    #[error("the database cannot be opened: {0}")]
+    Database(#[from] rusqlite::Error),
+}
+
+/// Work for a thread that has a connection.
+type Job = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// The SQLite engine.
+#[derive(Clone)]
+pub struct Sqlite {
+    writer: Sender<Job>,
+    reader: Sender<Job>,
+    statements: Arc<All>,
+    identity: Identity,
+    /// The first error of the database.
+    poison: Arc<OnceLock<String>>,
+    wal: Wal,
+}
+
+impl Sqlite {
+    /// Opens a data directory, making what is not there. Refused while another process has it.
+    pub fn open(path: &Path) -> Result<Sqlite, OpenError> {
+        let directory = Arc::new(Directory::lock(path)?);
+        let database = directory.database.clone();
+        let connection = schema::writer(&database)?;
+        let identity = identity(&connection, &database)?;
+        let readers =
+            (0..READERS).map(|_| schema::reader(&database)).collect::<Result<Vec<_>, _>>()?;
+        let poison = Arc::new(OnceLock::new());
+        let wal = Wal::start(&database, poison.clone())?;
+        Ok(Sqlite {
+            writer: serve("write", vec![connection], &directory),
+            reader: serve("read", readers, &directory),
+            statements: Arc::new(All::new()),
+            identity,
+            poison,
+            wal,
+        })
+    }
+
+    /// Who this storage is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The error after which nothing was done any more.
+    pub fn failure(&self) -> Option<&str> {
+        self.poison.get().map(String::as_str)
+    }
+
+    /// Has `work` done by a thread of `jobs`.
+    fn ask<T: Send + 'static>(
+        &self,
+        jobs: &Sender<Job>,
+        work: impl FnOnce(&mut Connection, &All) -> Result<T, Failed> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let (poison, statements) = (self.poison.clone(), self.statements.clone());
+        let (tell, told) = oneshot::channel();
+        let job = move |connection: &mut Connection| {
+            let done = match poison.get() {
+                Some(first) => Err(EngineError::Unknown(first.clone())),
+                None => work(connection, &statements).map_err(|failed| told_of(failed, &poison)),
+            };
+            // Whoever asked may be gone.
+            let _gone = tell.send(done);
+        };
+        let is_sent = jobs.send(Box::new(job)).is_ok();
+        Box::pin(async move {
+            let stopped = || EngineError::Unknown("the engine has stopped".to_owned());
+            if !is_sent {
+                return Err(stopped());
+            }
+            told.await.unwrap_or_else(|_| Err(stopped()))
+        })
+    }
+}
+
+fn told_of(failed: Failed, poison: &OnceLock<String>) -> EngineError {
+    match failed {
+        Failed::Fenced => EngineError::Fenced,
+        Failed::Database(error) => {
+            EngineError::Unknown(poison.get_or_init(|| error.to_string()).clone())
+        }
+    }
+}
+
+/// Threads that do the jobs, one connection each, until nobody can send any more. The directory is locked
+/// for as long as one of them is at work.
+fn serve(name: &str, connections: Vec<Connection>, directory: &Arc<Directory>) -> Sender<Job> {
+    let (jobs, queue) = channel::<Job>();
+    let queue = Arc::new(Mutex::new(queue));
+    for mut connection in connections {
+        let (queue, locked) = (queue.clone(), directory.clone());
+        let work = move || {
+            let _locked = locked;
+            while let Some(job) = next(&queue) {
+                job(&mut connection);
+            }
+        };
+        let named = thread::Builder::new().name(format!("sqlite-{name}"));
+        named.spawn(work).expect("the system has threads");
+    }
+    jobs
+}
+
+fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
+    queue.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).recv().ok()
+}
+
+/// Who the storage is; a new one is somebody new.
+fn identity(connection: &Connection, path: &Path) -> Result<Identity, OpenError> {
+    let new = serde_json::to_string(&Identity::random()).expect("plain fields");
+    connection.execute(
+        "INSERT INTO meta (name, value) VALUES ('identity', ?1) ON CONFLICT DO NOTHING",
+        [new],
+    )?;
+    read_identity(connection, path)
+}
+
+fn read_identity(connection: &Connection, path: &Path) -> Result<Identity, OpenError> {
+    let damaged = |why: String| OpenError::Damaged { path: path.to_owned(), why };
+    let stored: String =
+        connection
+            .query_row("SELECT value FROM meta WHERE name = 'identity'", [], |row| row.get(0))?;
+    let identity: Identity =
+        serde_json::from_str(&stored).map_err(|error| damaged(format!("identity: {error}")))?;
+    identity.token_keys().ok_or_else(|| damaged("identity: no token keys".to_owned()))?;
+    Ok(identity)
+}
+
+/// The wall clock: the authority on one node.
+fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)).min(Timestamp::MAX)
+}
+
+impl Engine for Sqlite {
+    fn claim(&self, shard: ShardId) -> Answer<'_, (Ownership, Timestamp)> {
+        self.ask(&self.writer, move |connection, _| {
+            Ok((writing::claim(connection, shard)?, wall_clock()))
+        })
+    }
+
+    fn load<'a>(
+        &'a self,
+        ownership: Ownership,
+        each: &'a mut (dyn FnMut(Row) + Send),
+    ) -> Answer<'a, ()> {
+        let rows = self.ask(&self.reader, move |connection, statements| {
+            reading::load(connection, statements, ownership)
+        });
+        Box::pin(async move {
+            rows.await?.into_iter().for_each(each);
+            Ok(())
+        })
+    }
+
+    fn read(&self, ownership: Ownership, reads: Vec<Read>) -> Answer<'_, Vec<Vec<Row>>> {
+        self.ask(&self.reader, move |connection, statements| {
+            reading::read(connection, statements, ownership, &reads)
+        })
+    }
+
+    fn commit(
+        &self,
+        ownership: Ownership,
+        batch: BatchNo,
+        writes: Vec<Write>,
+    ) -> Answer<'_, Timestamp> {
+        let wal = self.wal.clone();
+        self.ask(&self.writer, move |connection, statements| {
+            let bytes = writing::commit(connection, statements, ownership, batch, &writes)?;
+            wal.grew(connection, bytes)?;
+            Ok(wall_clock())
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! What a reader's thread does: loads and reads, each from one snapshot.
+
+use driftq_core::ShardId;
+use driftq_core::row::{Read, Row, Table};
+use rusqlite::{Connection, params_from_iter};
+
+use super::layout::{Cell, LOADED, key_cells, row_of};
+use super::statements::All;
+use super::writing::{Failed, check_owner};
+use crate::Ownership;
+
+pub(super) fn load(
+    connection: &mut Connection,
+    statements: &All,
+    ownership: Ownership,
+) -> Result<Vec<Row>, Failed> {
+    let snapshot = connection.transaction()?;
+    check_owner(&snapshot, ownership)?;
+    let mut rows = Vec::new();
+    for table in LOADED {
+        let mut select = snapshot.prepare_cached(&statements.of(table).load)?;
+        let found = select.query_map([ownership.shard.0], |line| row_of(table, line, true))?;
+        for row in found {
+            rows.push(row?);
+        }
+    }
+    rows.extend(heads(&snapshot, ownership.shard)?);
+    Ok(rows)
+}
+
+/// The heads that the newest one says are needed.
+fn heads(snapshot: &Connection, shard: ShardId) -> rusqlite::Result<Vec<Row>> {
+    let mut select = snapshot.prepare_cached(
+        "SELECT batch, epoch, now, clean, body FROM head WHERE shard = ?1 AND batch >=
+         (SELECT clean FROM head WHERE shard = ?1 ORDER BY batch DESC LIMIT 1)",
+    )?;
+    let found = select.query_map([shard.0], |line| row_of(Table::Head, line, true))?;
+    found.collect()
+}
+
+pub(super) fn read(
+    connection: &mut Connection,
+    statements: &All,
+    ownership: Ownership,
+    reads: &[Read],
+) -> Result<Vec<Vec<Row>>, Failed> {
+    let snapshot = connection.transaction()?;
+    check_owner(&snapshot, ownership)?;
+    let shard = ownership.shard;
+    let answers = reads.iter().map(|read| answer(&snapshot, statements, shard, read));
+    Ok(answers.collect::<rusqlite::Result<_>>()?)
+}
+
+fn answer(
+    snapshot: &Connection,
+    statements: &All,
+    shard: ShardId,
+    read: &Read,
+) -> rusqlite::Result<Vec<Row>> {
+    let mut cells = vec![Cell::Number(u64::from(shard.0))];
+    match read {
+        Read::Key(key) => {
+            key_cells(key, &mut cells);
+            let mut select = snapshot.prepare_cached(&statements.of(key.table()).get)?;
+            let found = select
+                .query_map(params_from_iter(cells), |line| row_of(key.table(), line, true))?;
+            found.collect()
+        }
+        Read::Range { from, to, reverse, rows, bytes, bodies } => {
+            key_cells(from, &mut cells);
+            key_cells(to, &mut cells);
+            let statements = statements.of(from.table());
+            let [with, without] = if *reverse { &statements.reverse } else { &statements.range };
+            let mut select = snapshot.prepare_cached(if *bodies { with } else { without })?;
+            let mut lines = select.query(params_from_iter(cells))?;
+            let (mut found, mut left) = (Vec::new(), *bytes);
+            while found.len() < *rows
+                && (found.is_empty() || left > 0)
+                && let Some(line) = lines.next()?
+            {
+                let row = row_of(from.table(), line, *bodies)?;
+                left = left.saturating_sub(row.body.len());
+                found.push(row);
+            }
+            Ok(found)
+        }
+    }
+}

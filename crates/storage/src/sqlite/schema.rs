@@ -1,0 +1,65 @@
+//! The version of a database file, and what makes an empty one ours.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::OpenError;
+
+/// "drft", so that `file` and a careful program can tell whose it is.
+const APPLICATION: i32 = 0x6472_6674;
+/// The version of `schema.sql`.
+const VERSION: i32 = 1;
+
+/// How long a statement waits for a lock that another process holds, such as a backup's.
+const BUSY_MS: u32 = 5_000;
+
+/// The one connection that writes. Makes the tables where there are none.
+pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
+    let mut connection = Connection::open(path)?;
+    connection.busy_timeout(std::time::Duration::from_millis(u64::from(BUSY_MS)))?;
+    check(&connection, path)?;
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    // Checkpoints have a thread of their own.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "cache_size", -65_536)?;
+    connection.pragma_update(None, "temp_store", "memory")?;
+    connection.set_prepared_statement_cache_capacity(128);
+    let is_empty: bool =
+        connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
+    if is_empty {
+        let making = connection.transaction()?;
+        making.execute_batch(include_str!("schema.sql"))?;
+        making.pragma_update(None, "application_id", APPLICATION)?;
+        making.pragma_update(None, "user_version", VERSION)?;
+        making.commit()?;
+    }
+    Ok(connection)
+}
+
+/// A connection that only reads.
+pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(std::time::Duration::from_millis(u64::from(BUSY_MS)))?;
+    check(&connection, path)?;
+    connection.pragma_update(None, "cache_size", -8_192)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(connection)
+}
+
+/// Refuses a file that is not ours, or of a version that we do not know.
+fn check(connection: &Connection, path: &Path) -> Result<(), OpenError> {
+    let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
+    let (application, version) = (number("application_id")?, number("user_version")?);
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables > 0 && application != APPLICATION {
+        return Err(OpenError::Foreign(path.to_owned()));
+    }
+    if version > VERSION {
+        return Err(OpenError::Newer { path: path.to_owned(), version, known: VERSION });
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! The statements of each table, made once from its layout.
+
+use driftq_core::row::Table;
+
+use super::layout::layout;
+
+/// What is asked of one table.
+pub(super) struct Statements {
+    pub(super) get: String,
+    pub(super) put: String,
+    pub(super) delete: String,
+    pub(super) delete_range: String,
+    pub(super) load: String,
+    /// In order; with bodies, without.
+    pub(super) range: [String; 2],
+    /// In reverse; with bodies, without.
+    pub(super) reverse: [String; 2],
+    pub(super) is_text: bool,
+}
+
+/// Statements of all tables, in the order of [`Table`].
+pub(super) struct All(Vec<Statements>);
+
+impl All {
+    pub(super) fn new() -> All {
+        All((0..).map_while(Table::of).map(statements).collect())
+    }
+
+    pub(super) fn of(&self, table: Table) -> &Statements {
+        &self.0[table as usize]
+    }
+}
+
+fn statements(table: Table) -> Statements {
+    let layout = layout(table);
+    let name = layout.name;
+    let key = layout.key.join(", ");
+    let content: Vec<&str> = layout.columns.iter().copied().chain(["body"]).collect();
+    let all: Vec<&str> = layout.key.iter().copied().chain(content.iter().copied()).collect();
+    let without_body = all[..all.len() - 1].join(", ");
+    let all = all.join(", ");
+    // ?1 is the shard; keys and columns follow.
+    let places = |from: usize, count: usize| {
+        (from..from + count).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ")
+    };
+    let keys = layout.key.len();
+    let is_key = format!("shard = ?1 AND ({key}) = ({})", places(2, keys));
+    let in_range = format!(
+        "shard = ?1 AND ({key}) >= ({}) AND ({key}) < ({})",
+        places(2, keys),
+        places(2 + keys, keys)
+    );
+    let backwards = layout.key.join(" DESC, ");
+    let select = |columns: &str| format!("SELECT {columns} FROM {name} WHERE {in_range}");
+    Statements {
+        get: format!("SELECT {all} FROM {name} WHERE {is_key}"),
+        put: format!(
+            "INSERT OR REPLACE INTO {name} (shard, {all}) VALUES (?1, {})",
+            places(2, keys + content.len())
+        ),
+        delete: format!("DELETE FROM {name} WHERE {is_key}"),
+        delete_range: format!("DELETE FROM {name} WHERE {in_range}"),
+        load: format!("SELECT {all} FROM {name} WHERE shard = ?1"),
+        range: [&all, &without_body].map(|columns| format!("{} ORDER BY {key}", select(columns))),
+        reverse: [&all, &without_body]
+            .map(|columns| format!("{} ORDER BY {backwards} DESC", select(columns))),
+        is_text: layout.is_text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::schema;
+
+    /// A scan would be right, and slow for ever.
+    #[test]
+    fn every_statement_finds_its_rows_by_key() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let connection = schema::writer(&directory.path().join("plans.db")).unwrap();
+        for table in (0..).map_while(Table::of) {
+            let all = statements(table);
+            let selects = [all.get, all.delete, all.delete_range, all.load];
+            for statement in selects.into_iter().chain(all.range).chain(all.reverse) {
+                let mut plan =
+                    connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+                let lines = plan.raw_query().mapped(|line| line.get::<_, String>(3));
+                for line in lines.map(Result::unwrap) {
+                    assert!(line.starts_with("SEARCH"), "{statement}\n{line}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What the writer's thread does: claims and commits, one after the other.
+
+use driftq_core::row::{Row, Write};
+use driftq_core::{BatchNo, Epoch, ShardId};
+use rusqlite::{
+    CachedStatement, Connection, OptionalExtension as _, Transaction, params_from_iter,
+};
+
+use super::layout::{Cell, content_cells, key_cells};
+use super::statements::All;
+use crate::Ownership;
+
+/// Not done: the ownership is over, or the database failed.
+pub(super) enum Failed {
+    Fenced,
+    Database(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Failed {
+    fn from(error: rusqlite::Error) -> Failed {
+        Failed::Database(error)
+    }
+}
+
+pub(super) fn claim(connection: &mut Connection, shard: ShardId) -> Result<Ownership, Failed> {
+    let epoch: u64 = connection.query_row(
+        "INSERT INTO shard (shard, epoch) VALUES (?1, 1)
+         ON CONFLICT (shard) DO UPDATE SET epoch = epoch + 1 RETURNING epoch",
+        [shard.0],
+        |row| row.get(0),
+    )?;
+    Ok(Ownership { shard, epoch: Epoch(epoch) })
+}
+
+/// Refuses whoever is not the owner.
+pub(super) fn check_owner(connection: &Connection, ownership: Ownership) -> Result<(), Failed> {
+    let mut epoch = connection.prepare_cached("SELECT epoch FROM shard WHERE shard = ?1")?;
+    let epoch: Option<u64> = epoch.query_row([ownership.shard.0], |row| row.get(0)).optional()?;
+    if epoch == Some(ownership.epoch.0) { Ok(()) } else { Err(Failed::Fenced) }
+}
+
+/// The number of the last batch; 0 before the first.
+fn last_batch(connection: &Connection, shard: ShardId) -> rusqlite::Result<BatchNo> {
+    let mut last =
+        connection.prepare_cached("SELECT coalesce(max(batch), 0) FROM head WHERE shard = ?1")?;
+    last.query_row([shard.0], |row| row.get(0)).map(BatchNo)
+}
+
+/// Says about how many bytes it wrote.
+pub(super) fn commit(
+    connection: &mut Connection,
+    statements: &All,
+    ownership: Ownership,
+    batch: BatchNo,
+    writes: &[Write],
+) -> Result<u64, Failed> {
+    let commit = connection.transaction()?;
+    check_owner(&commit, ownership)?;
+    if batch != last_batch(&commit, ownership.shard)?.next() {
+        return Err(Failed::Fenced);
+    }
+    let writing = Writing { commit: &commit, statements, shard: u64::from(ownership.shard.0) };
+    let mut bytes = 0;
+    for write in writes {
+        writing.write(write)?;
+        bytes += size(write);
+    }
+    commit.commit()?;
+    Ok(bytes)
+}
+
+/// About what a write makes the WAL grow by.
+fn size(write: &Write) -> u64 {
+    const SMALL: u64 = 64;
+    if let Write::Put(row) = write { SMALL + row.body.len() as u64 } else { SMALL }
+}
+
+/// A commit under way.
+struct Writing<'a> {
+    commit: &'a Transaction<'a>,
+    statements: &'a All,
+    shard: u64,
+}
+
+impl<'a> Writing<'a> {
+    fn write(&self, write: &Write) -> rusqlite::Result<()> {
+        match write {
+            Write::Put(row) => self.put(row),
+            Write::Delete(key) => {
+                let statement = &self.statements.of(key.table()).delete;
+                let mut cells = self.cells();
+                key_cells(key, &mut cells);
+                run(self.commit.prepare_cached(statement)?, cells)
+            }
+            Write::DeleteRange { from, to } => {
+                let statement = &self.statements.of(from.table()).delete_range;
+                let mut cells = self.cells();
+                key_cells(from, &mut cells);
+                key_cells(to, &mut cells);
+                run(self.commit.prepare_cached(statement)?, cells)
+            }
+            Write::Trim { topic, lane, from, to } => self.run(
+                "DELETE FROM page WHERE shard = ?1 AND topic = ?2 AND lane = ?3
+                 AND last >= ?4 AND last < ?5 AND base >= ?4",
+                [topic.0, u64::from(lane.0), *from, *to],
+            ),
+            Write::Touch { key, expires, bucket } => {
+                let mut cells = self.cells();
+                key_cells(key, &mut cells);
+                cells.extend([Cell::Number(expires.0), Cell::Number(*bucket)]);
+                let touch = "UPDATE record SET expires = ?4, bucket = ?5
+                             WHERE shard = ?1 AND kind = ?2 AND hash = ?3";
+                run(self.commit.prepare_cached(touch)?, cells)
+            }
+            Write::Expire { bucket } => {
+                self.run("DELETE FROM record WHERE shard = ?1 AND bucket = ?2", [*bucket])
+            }
+        }
+    }
+
+    fn put(&self, row: &Row) -> rusqlite::Result<()> {
+        let statements = self.statements.of(row.key.table());
+        let mut cells = self.cells();
+        key_cells(&row.key, &mut cells);
+        content_cells(row, statements.is_text, &mut cells);
+        run(self.commit.prepare_cached(&statements.put)?, cells)
+    }
+
+    fn run<const N: usize>(&self, statement: &str, numbers: [u64; N]) -> rusqlite::Result<()> {
+        let mut cells = self.cells();
+        cells.extend(numbers.map(Cell::Number));
+        run(self.commit.prepare_cached(statement)?, cells)
+    }
+
+    /// The first cell of every statement is the shard.
+    fn cells<'c>(&self) -> Vec<Cell<'c>> {
+        let mut cells = Vec::with_capacity(12);
+        cells.push(Cell::Number(self.shard));
+        cells
+    }
+}
+
+fn run(mut statement: CachedStatement<'_>, cells: Vec<Cell<'_>>) -> rusqlite::Result<()> {
+    statement.execute(params_from_iter(cells)).map(drop)
+}

@@ -1,0 +1,266 @@
+//! What the SQLite engine promises beside the conformance suite.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use bytes::Bytes;
+use driftq_core::command::{CreateTopic, Produce, TopicName};
+use driftq_core::row::{Columns, Key, Read, Row, Write};
+use driftq_core::{
+    BatchNo, Command, Envelope, Input, Output, Pipeline, PipelineConfig, SettingsPatch,
+    ShardConfig, ShardId, Ticket, Timestamp,
+};
+use driftq_storage::conformance::wait;
+use driftq_storage::sqlite::{BackupError, Checked, OpenError, Sqlite, back_up, check};
+use driftq_storage::{Answer, Engine, EngineError, Ownership, recover};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+const SHARD: ShardId = ShardId(0);
+
+/// An engine over a directory that goes with it.
+pub(crate) struct Fresh {
+    engine: Sqlite,
+    _directory: TempDir,
+}
+
+impl Fresh {
+    pub(crate) fn new() -> Fresh {
+        let directory = TempDir::new().expect("a directory");
+        Fresh { engine: open(directory.path()), _directory: directory }
+    }
+}
+
+impl Engine for Fresh {
+    fn claim(&self, shard: ShardId) -> Answer<'_, (Ownership, Timestamp)> {
+        self.engine.claim(shard)
+    }
+
+    fn load<'a>(
+        &'a self,
+        ownership: Ownership,
+        each: &'a mut (dyn FnMut(Row) + Send),
+    ) -> Answer<'a, ()> {
+        self.engine.load(ownership, each)
+    }
+
+    fn read(&self, ownership: Ownership, reads: Vec<Read>) -> Answer<'_, Vec<Vec<Row>>> {
+        self.engine.read(ownership, reads)
+    }
+
+    fn commit(
+        &self,
+        ownership: Ownership,
+        batch: BatchNo,
+        writes: Vec<Write>,
+    ) -> Answer<'_, Timestamp> {
+        self.engine.commit(ownership, batch, writes)
+    }
+}
+
+fn open(directory: &Path) -> Sqlite {
+    Sqlite::open(directory).expect("it opens")
+}
+
+fn claim(engine: &Sqlite) -> Ownership {
+    wait(engine.claim(SHARD)).expect("a claim").0
+}
+
+fn garbage(id: u64) -> Row {
+    Row { key: Key::Garbage { id }, columns: Columns::None, body: Bytes::from_static(b"x") }
+}
+
+/// Commits a head and a row.
+fn commit(engine: &Sqlite, ownership: Ownership, batch: u64) -> Result<(), EngineError> {
+    let head = Row {
+        key: Key::Head { batch: BatchNo(batch) },
+        columns: Columns::Head { epoch: ownership.epoch, now: Timestamp(batch), clean: BatchNo(1) },
+        body: Bytes::from_static(b"head"),
+    };
+    let writes = vec![Write::Put(head), Write::Put(garbage(batch))];
+    wait(engine.commit(ownership, BatchNo(batch), writes)).map(drop)
+}
+
+fn loaded(engine: &Sqlite, ownership: Ownership) -> usize {
+    let mut rows = 0;
+    wait(engine.load(ownership, &mut |_| rows += 1)).expect("a load");
+    rows
+}
+
+#[test]
+fn rows_and_identity_are_there_after_a_restart() {
+    let directory = TempDir::new().unwrap();
+    let engine = open(directory.path());
+    let identity = engine.identity().clone();
+    let ownership = claim(&engine);
+    commit(&engine, ownership, 1).unwrap();
+    drop(engine);
+    let engine = reopened(directory.path());
+    assert_eq!(*engine.identity(), identity);
+    let next = claim(&engine);
+    assert!(next.epoch > ownership.epoch);
+    assert_eq!(loaded(&engine, next), 2);
+    commit(&engine, next, 2).unwrap();
+}
+
+/// Threads of an engine end a moment after it is dropped.
+fn once_unlocked<T>(act: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    for _ in 0..1_000 {
+        match act() {
+            Err(OpenError::Locked { .. }) => std::thread::sleep(Duration::from_millis(5)),
+            done => return done,
+        }
+    }
+    panic!("the lock was not let go of");
+}
+
+fn reopened(directory: &Path) -> Sqlite {
+    once_unlocked(|| Sqlite::open(directory)).expect("it opens")
+}
+
+#[test]
+fn a_second_process_is_refused_with_the_pid_of_the_first() {
+    let directory = TempDir::new().unwrap();
+    let _engine = open(directory.path());
+    let refused = Sqlite::open(directory.path()).err().expect("refused").to_string();
+    assert!(refused.contains(&format!("in use by process {}", std::process::id())), "{refused}");
+}
+
+#[test]
+fn nobody_else_may_read_the_files() {
+    let parent = TempDir::new().unwrap();
+    let directory = parent.path().join("data");
+    let engine = open(&directory);
+    commit(&engine, claim(&engine), 1).unwrap();
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&directory), 0o700);
+    let files: Vec<_> =
+        std::fs::read_dir(&directory).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(files.len() >= 3, "database, WAL, lock: {files:?}");
+    for file in files {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
+}
+
+#[test]
+fn a_newer_file_and_a_foreign_file_are_refused() {
+    let directory = TempDir::new().unwrap();
+    drop(open(directory.path()));
+    drop(reopened(directory.path()));
+    let file = directory.path().join("driftq.db");
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    let refused = once_unlocked(|| Sqlite::open(directory.path())).err().expect("refused");
+    let refused = refused.to_string();
+    assert!(refused.contains("has format 2, this driftq knows 1: use a newer driftq"), "{refused}");
+    let foreign = TempDir::new().unwrap();
+    let other = Connection::open(foreign.path().join("driftq.db")).unwrap();
+    other.execute_batch("CREATE TABLE invoices (id INTEGER)").unwrap();
+    let refused = Sqlite::open(foreign.path()).err().expect("refused").to_string();
+    assert!(refused.contains("is not a database of DriftQ"), "{refused}");
+}
+
+#[test]
+fn after_one_error_nothing_is_done_any_more() {
+    let directory = TempDir::new().unwrap();
+    let engine = open(directory.path());
+    let ownership = claim(&engine);
+    commit(&engine, ownership, 1).unwrap();
+    let file = directory.path().join("driftq.db");
+    let breaking = Connection::open(&file).unwrap();
+    breaking.execute_batch("ALTER TABLE garbage RENAME TO rubbish").unwrap();
+    let failed = commit(&engine, ownership, 2);
+    let Err(EngineError::Unknown(why)) = &failed else { panic!("{failed:?}") };
+    assert!(why.contains("garbage"), "{why}");
+    breaking.execute_batch("ALTER TABLE rubbish RENAME TO garbage").unwrap();
+    assert_eq!(commit(&engine, ownership, 2), failed, "mended or not");
+    assert_eq!(wait(engine.claim(SHARD)).map(drop), failed);
+    assert_eq!(engine.failure(), Some(why.as_str()));
+    drop(engine);
+    let engine = reopened(directory.path());
+    let ownership = claim(&engine);
+    assert_eq!(loaded(&engine, ownership), 2, "the failed commit left nothing");
+    commit(&engine, ownership, 2).unwrap();
+}
+
+#[test]
+fn a_backup_is_one_moment_and_another_restore_generation() {
+    let directory = TempDir::new().unwrap();
+    let engine = open(directory.path());
+    let ownership = claim(&engine);
+    commit(&engine, ownership, 1).unwrap();
+    let restored = TempDir::new().unwrap();
+    let copy = restored.path().join("driftq.db");
+    back_up(directory.path(), &copy).unwrap();
+    let again = back_up(directory.path(), &copy);
+    assert!(matches!(again, Err(BackupError::Exists(_))), "{again:?}");
+    commit(&engine, ownership, 2).unwrap();
+    let from_copy = open(restored.path());
+    assert_eq!(from_copy.identity().storage, engine.identity().storage);
+    assert!(from_copy.identity().restore > engine.identity().restore);
+    let next = claim(&from_copy);
+    assert_eq!(loaded(&from_copy, next), 2, "what came after the backup is not in it");
+    commit(&from_copy, next, 2).unwrap();
+}
+
+/// A topic with one message, made by the core.
+fn live(engine: &Sqlite) {
+    let config = ShardConfig { shard: SHARD, ..ShardConfig::default() };
+    let (ownership, now, recovered) = wait(recover(engine, config)).expect("a recovery");
+    let mut pipeline = Pipeline::new(recovered, ownership.epoch, now, PipelineConfig::default());
+    let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
+    let create =
+        CreateTopic { name: topic.clone(), partitions: 1, settings: SettingsPatch::default() };
+    let produce = Produce {
+        topic,
+        key: "".into(),
+        value: "pay 12".into(),
+        envelope: Envelope::default(),
+        routing: None,
+        trace: None,
+    };
+    let commands = [Command::CreateTopic(Box::new(create)), Command::Produce(Box::new(produce))];
+    for (ticket, command) in commands.into_iter().enumerate() {
+        let mut outputs = Vec::new();
+        pipeline.on(now, Input::Arrived(Ticket(ticket as u64), command), &mut outputs);
+        pipeline.turn(now, &mut outputs);
+        let [Output::StartCommit(batch, writes)] = &outputs[..] else { panic!("{outputs:?}") };
+        let no = batch.no;
+        wait(engine.commit(ownership, no, writes.clone())).expect("a commit");
+        pipeline.on(now, Input::CommitDone(no), &mut Vec::new());
+    }
+}
+
+#[test]
+fn a_check_finds_a_changed_byte() {
+    let directory = TempDir::new().unwrap();
+    let engine = open(directory.path());
+    live(&engine);
+    drop(engine);
+    drop(reopened(directory.path()));
+    let whole = checked(directory.path());
+    assert_eq!((whole.rows["page"], whole.rows["topic"], whole.rows["head"]), (1, 1, 1));
+    assert_eq!(whole.problems, [""; 0]);
+    let file = Connection::open(directory.path().join("driftq.db")).unwrap();
+    let change =
+        "UPDATE page SET body = CAST(substr(body, 1, 5) || x'01' || substr(body, 7) AS BLOB)";
+    assert_eq!(file.execute(change, []), Ok(1));
+    let damaged = checked(directory.path());
+    let [problem] = &damaged.problems[..] else { panic!("{damaged:?}") };
+    assert!(problem.contains("Page") && problem.contains("checksum is wrong"), "{problem}");
+}
+
+fn checked(directory: &Path) -> Checked {
+    once_unlocked(|| wait(check(directory))).expect("it can be checked")
+}
+
+#[test]
+fn people_can_look_with_sqlite3() {
+    let directory = TempDir::new().unwrap();
+    let _engine = open(directory.path());
+    let connection = Connection::open(directory.path().join("driftq.db")).unwrap();
+    for view in ["pages", "dead_letters", "groups"] {
+        let count = format!("SELECT count(*) FROM {view}");
+        assert_eq!(connection.query_row(&count, [], |row| row.get::<_, i64>(0)), Ok(0));
+    }
+}
