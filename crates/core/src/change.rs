@@ -64,6 +64,17 @@ pub struct TopicRow {
     pub patch: SettingsPatch,
     /// When it was made.
     pub created_at: Timestamp,
+    /// Set once its settings made memory longer: what ended before was not remembered so long.
+    pub forgot: Option<Forgot>,
+}
+
+/// How long ends of deliveries used to be remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forgot {
+    /// Deliveries granted up to then …
+    pub until: Timestamp,
+    /// … are remembered only so long.
+    pub after_ms: u64,
 }
 
 /// Who paused a group, and why.
@@ -371,7 +382,7 @@ pub enum Note {
         consumer: ConsumerId,
         group: GroupId,
         owner: OwnerId,
-        lease_ms: u32,
+        lease_ms: Option<u32>,
         credit: u32,
         credit_bytes: u64,
     },
@@ -412,6 +423,8 @@ pub enum Lookup {
     Row(Key),
     /// The page that holds this message.
     Message { topic: TopicId, lane: Lane, offset: Offset },
+    /// Pages of a lane from the one that holds `from` on, as many as a look takes.
+    Pages { topic: TopicId, lane: Lane, from: Offset },
 }
 
 /// Rows that deciding asks for.

@@ -1,13 +1,17 @@
 //! What can be asked of a shard, and what it answers.
 
+mod peek;
+
 use bytes::Bytes;
 
 use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, Text, TopicId};
 use crate::message::{Envelope, Receipt, Routing, Trace};
-use crate::settings::SettingsPatch;
+use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::LeaseToken;
 use crate::view::{GroupView, TopicView};
+
+pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
 
 /// A topic by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,12 +36,18 @@ pub struct GroupName {
 pub enum Command {
     /// Make a topic.
     CreateTopic(Box<CreateTopic>),
+    /// Change settings of a topic.
+    PatchTopic(Box<PatchTopic>),
     /// Remove a topic, its groups, messages and dead letters.
     DeleteTopic(TopicName),
+    /// Say what [`Command::DeleteTopic`] would remove.
+    WouldDeleteTopic(TopicName),
     /// Make a group.
     CreateGroup(GroupName, Start),
     /// Remove a group.
     DeleteGroup(GroupName),
+    /// Say what [`Command::DeleteGroup`] would remove.
+    WouldDeleteGroup(GroupName),
     /// Lease nothing new to a group.
     Pause(Pause),
     /// Lease again.
@@ -66,6 +76,15 @@ pub enum Command {
     ViewTopic(TopicName),
     /// Show a group.
     ViewGroup(GroupName),
+    /// Show all topics of a namespace, those of dead letters too.
+    ListTopics {
+        /// Isolation boundary.
+        namespace: Text,
+    },
+    /// Show all groups of a topic.
+    ListGroups(TopicName),
+    /// Look at messages of a partition.
+    Peek(Box<Peek>),
 }
 
 impl Command {
@@ -91,6 +110,15 @@ pub struct CreateTopic {
     pub partitions: u32,
     /// What differs from the defaults.
     pub settings: SettingsPatch,
+}
+
+/// Change settings of a topic. What it says holds for what is decided from then on.
+#[derive(Debug, Clone)]
+pub struct PatchTopic {
+    /// Which.
+    pub name: TopicName,
+    /// What is set, and what goes back to its default.
+    pub settings: SettingsChange,
 }
 
 /// Where a group or cursor begins.
@@ -277,6 +305,16 @@ pub enum Reply {
     Topic(Box<TopicView>),
     /// A group.
     Group(Box<GroupView>),
+    /// Topics by name.
+    Topics(Vec<TopicView>),
+    /// Groups by name.
+    Groups(Vec<GroupView>),
+    /// Messages of a partition.
+    Peeked(Box<Peeked>),
+    /// So much would go with a topic.
+    WouldDeleteTopic { messages: u64, open: u64, groups: u64, dead_letters: u64 },
+    /// So much would go with a group.
+    WouldDeleteGroup { backlog: u64, open: u64 },
 }
 
 /// What a seek did or would do.

@@ -35,7 +35,9 @@ pub use pipeline::{
 };
 pub use recovery::{Recovered, Recovery};
 pub use session::{HEARTBEAT_MS, Line, STALLED_MS, Session};
-pub use settings::{Groups, Keyless, OnDoubt, RetryPolicy, Settings, SettingsPatch};
+pub use settings::{
+    Groups, Keyless, OnDoubt, RetryPolicy, SettingName, Settings, SettingsChange, SettingsPatch,
+};
 pub use shard::{Image, Shard, ShardConfig};
 pub use time::Timestamp;
 pub use token::{LeaseToken, NotAToken, TOKEN_CHARS_MAX, TokenKeys};

@@ -66,6 +66,12 @@ pub const SHARD_OPEN_MAX: u64 = 1_000_000;
 pub const READ_AHEAD_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Bytes one read-ahead asks for.
 pub const READ_AHEAD_STEP_BYTES: usize = 1024 * 1024;
+/// Bytes of the pages that one look at a partition reads.
+pub const PEEK_BYTES: usize = 1024 * 1024;
+/// … and how many pages: those of dead letters hold one message each.
+pub const PEEK_PAGES_MAX: usize = 1_024;
+/// Last errors that one look at a partition reads.
+pub const PEEK_ERRORS_MAX: usize = 256;
 /// Retries whose message is being read at a time.
 pub const RETRY_READS_MAX: usize = 32;
 /// Bytes of such messages, and of those that wait in memory; one always fits.

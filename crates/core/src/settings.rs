@@ -83,6 +83,32 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
+/// The name of a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SettingName(&'static str);
+
+impl SettingName {
+    /// The setting of that name, if there is one.
+    pub fn of(name: &str) -> Option<SettingName> {
+        SettingName::ALL.iter().copied().find(|setting| setting.0 == name)
+    }
+
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+/// What is to become of a topic's settings. What is in neither part stays as it is; what is in both
+/// is set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SettingsChange {
+    /// These get a value.
+    pub set: SettingsPatch,
+    /// These go back to their defaults.
+    pub reset: Vec<SettingName>,
+}
+
 macro_rules! settings {
     ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr,)*) => {
         /// The settings in force.
@@ -101,6 +127,31 @@ macro_rules! settings {
         impl Default for Settings {
             fn default() -> Settings {
                 Settings { $($field: $default,)* }
+            }
+        }
+
+        impl SettingName {
+            const ALL: &[SettingName] = &[$(SettingName(stringify!($field)),)*];
+        }
+
+        impl SettingsPatch {
+            /// What differs from the defaults once `change` is made.
+            #[must_use]
+            pub fn merged(&self, change: &SettingsChange) -> SettingsPatch {
+                let kept = |name| !change.reset.contains(&SettingName(name));
+                SettingsPatch {
+                    $($field: match &change.set.$field {
+                        Some(set) => Some(set.clone()),
+                        None => self.$field.clone().filter(|_| kept(stringify!($field))),
+                    },)*
+                }
+            }
+
+            /// The settings that are there.
+            pub fn names(&self) -> Vec<SettingName> {
+                let there = [$((stringify!($field), self.$field.is_some()),)*];
+                let there = there.into_iter().filter(|(_, is_there)| *is_there);
+                there.map(|(name, _)| SettingName(name)).collect()
             }
         }
 

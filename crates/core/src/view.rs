@@ -1,8 +1,8 @@
 //! What a shard shows of itself.
 
 use crate::change::Paused;
-use crate::id::{Generation, GroupId, Offset, Text, TopicId};
-use crate::settings::Settings;
+use crate::id::{ConsumerId, Generation, GroupId, Offset, Text, TopicId};
+use crate::settings::{Settings, SettingsPatch};
 use crate::time::Timestamp;
 
 /// A topic.
@@ -16,6 +16,10 @@ pub struct TopicView {
     pub created_at: Timestamp,
     /// Settings in force.
     pub settings: Settings,
+    /// Those of them that the topic has of its own.
+    pub changed: SettingsPatch,
+    /// Whether its messages are the dead letters of another topic.
+    pub is_dlq: bool,
     /// One per partition.
     pub partitions: Vec<LaneView>,
     /// Its groups.
@@ -50,8 +54,25 @@ pub struct GroupView {
     pub paused: Option<Paused>,
     /// One per partition.
     pub partitions: Vec<CursorView>,
-    /// How many consumers take part.
-    pub consumers: usize,
+    /// Who takes part.
+    pub consumers: Vec<ConsumerView>,
+    /// When the lowest open message was produced, of all partitions the earliest.
+    pub oldest_unsettled_at: Option<Timestamp>,
+}
+
+/// A consumer of a group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerView {
+    /// Its number.
+    pub consumer: ConsumerId,
+    /// Its name for itself.
+    pub owner: Text,
+    /// The lease it is given.
+    pub lease_ms: u32,
+    /// Unsettled deliveries it may hold.
+    pub credit: u32,
+    /// Unsettled deliveries it holds.
+    pub held: u32,
 }
 
 /// A group's place in one partition.

@@ -110,7 +110,12 @@ fn told(reply: &Reply) -> Told {
         | Reply::Sought(_)
         | Reply::Joined { .. }
         | Reply::Topic(_)
-        | Reply::Group(_) => Told::Ok,
+        | Reply::Group(_)
+        | Reply::Topics(_)
+        | Reply::Groups(_)
+        | Reply::Peeked(_)
+        | Reply::WouldDeleteTopic { .. }
+        | Reply::WouldDeleteGroup { .. } => Told::Ok,
     }
 }
 

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::change::{CursorStart, DeadRow, GroupRow, Paused, Redriven, TopicKind, TopicRow};
+use crate::change::{
+    CursorStart, DeadRow, Forgot, GroupRow, Paused, Redriven, TopicKind, TopicRow,
+};
 use crate::id::Text;
 use crate::message::DeathReason;
 use crate::pack::Damaged;
@@ -17,6 +19,8 @@ struct TopicBody {
     partitions: u32,
     settings: SettingsPatch,
     created_at: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forgot: Option<Forgot>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -65,6 +69,7 @@ pub(super) fn put_topic(topic: &TopicRow) -> Row {
         partitions: topic.partitions,
         settings: topic.patch.clone(),
         created_at: topic.created_at,
+        forgot: topic.forgot,
     };
     Row { key: Key::Topic { topic: topic.id }, columns, body: json(&body) }
 }
@@ -84,6 +89,7 @@ pub(crate) fn topic_row(row: &Row) -> Result<TopicRow, Damaged> {
         partitions: body.partitions,
         patch: body.settings,
         created_at: body.created_at,
+        forgot: body.forgot,
     })
 }
 

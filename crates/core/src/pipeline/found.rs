@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, Text, TopicId};
+use crate::limits::{PEEK_BYTES, PEEK_PAGES_MAX};
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
 use crate::row::{Columns, Key, Read, Row, Table, Write};
 use crate::shard::Refusal;
 
-/// One lookup and the row the engine had for it.
+/// One lookup and the rows the engine had for it.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) lookup: Lookup,
-    pub(crate) row: Option<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl Lookup {
@@ -28,6 +29,9 @@ impl Lookup {
             Lookup::Row(key) => Read::Key(key),
             Lookup::Message { topic, lane, offset } => {
                 Read::pages(topic, lane, offset, 1, usize::MAX)
+            }
+            Lookup::Pages { topic, lane, from } => {
+                Read::pages(topic, lane, from, PEEK_PAGES_MAX, PEEK_BYTES)
             }
         }
     }
@@ -45,12 +49,23 @@ impl<'a> Found<'a> {
         if let Some(decided) = self.overlay.row(&key) {
             return Ok(decided);
         }
-        self.answer(Lookup::Row(key))
+        Ok(self.answer(Lookup::Row(key))?.first())
     }
 
-    fn answer(&self, lookup: Lookup) -> Result<Option<&'a Row>, Reads> {
+    fn answer(&self, lookup: Lookup) -> Result<&'a [Row], Reads> {
         let answer = self.answers.iter().find(|answer| answer.lookup == lookup);
-        answer.map(|answer| answer.row.as_ref()).ok_or_else(|| vec![lookup])
+        answer.map(|answer| &*answer.rows).ok_or_else(|| vec![lookup])
+    }
+
+    /// Pages of a lane from the one that holds `from` on.
+    pub(crate) fn pages(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+    ) -> Result<PageRun, Refusal> {
+        let rows = self.answer(Lookup::Pages { topic, lane, from })?;
+        Ok(self.overlay.run(topic, lane, from, rows)?)
     }
 
     /// A message that is known to be stored. That it is not found is damage.
@@ -62,7 +77,7 @@ impl<'a> Found<'a> {
     ) -> Result<Arc<Message>, Refusal> {
         let row = match self.overlay.page(topic, lane, offset) {
             Some(row) => Some(row),
-            None => self.answer(Lookup::Message { topic, lane, offset })?,
+            None => self.answer(Lookup::Message { topic, lane, offset })?.first(),
         };
         let row =
             row.filter(|row| holds(row, offset)).ok_or_else(|| missing(topic, lane, offset))?;
@@ -91,14 +106,30 @@ pub(crate) fn missing(topic: TopicId, lane: Lane, offset: Offset) -> Damaged {
 }
 
 fn holds(row: &Row, offset: Offset) -> bool {
-    matches!(row.columns, Columns::Page { base, .. } if base <= offset)
+    base_of(row).is_some_and(|base| base <= offset)
+}
+
+fn base_of(row: &Row) -> Option<Offset> {
+    if let Columns::Page { base, .. } = row.columns { Some(base) } else { None }
+}
+
+fn last_of(row: &Row) -> Option<Offset> {
+    if let Key::Page { last, .. } = row.key { Some(last) } else { None }
+}
+
+/// Pages of a lane, in order, and how far they are all there is.
+#[derive(Debug)]
+pub(crate) struct PageRun {
+    pub(crate) pages: Vec<Page>,
+    /// Below this nothing is stored but what these pages hold. The greatest: nor is there above.
+    pub(crate) end: Offset,
 }
 
 /// What a read for dispatch brings.
 #[derive(Debug)]
 pub(crate) enum Loaded {
     /// Pages in order.
-    Pages(Vec<Page>),
+    Pages(PageRun),
     /// A message to be delivered again.
     Retry { message: Arc<Message>, last_error: Text },
     /// What was asked for is no longer of use.
@@ -175,16 +206,29 @@ impl Overlay {
     }
 
     /// Pages of a lane from `from` on: those the engine answered and those it may not have had.
-    pub(crate) fn merge_pages(
+    ///
+    /// How far the engine looked is told by its last page. What was decided since follows only if it
+    /// lies next to that: what is in between may be more than one read brings. An engine that had no
+    /// page at all has looked to the end.
+    pub(crate) fn run(
         &self,
         topic: TopicId,
         lane: Lane,
         from: Offset,
         rows: &[Row],
-    ) -> Result<Vec<Page>, Damaged> {
-        let decided = self.pages(topic, lane, from);
-        let merged: BTreeMap<Key, &Row> =
-            rows.iter().chain(decided).map(|row| (row.key, row)).collect();
-        merged.into_values().map(open_page).collect()
+    ) -> Result<PageRun, Damaged> {
+        let mut last = rows.last().and_then(last_of);
+        let kept = rows.iter().filter(|row| !matches!(self.row(&row.key), Some(None)));
+        let mut merged: BTreeMap<Key, &Row> = kept.map(|row| (row.key, row)).collect();
+        for row in self.pages(topic, lane, from) {
+            let (Some(base), Some(through)) = (base_of(row), last_of(row)) else { continue };
+            if last.is_some_and(|last| base > last + 1) {
+                break;
+            }
+            last = last.map(|last| last.max(through));
+            merged.insert(row.key, row);
+        }
+        let pages = merged.into_values().map(open_page).collect::<Result<_, _>>()?;
+        Ok(PageRun { pages, end: last.map_or(Offset::MAX, |last| last + 1) })
     }
 }

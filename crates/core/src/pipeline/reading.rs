@@ -66,7 +66,7 @@ impl Pipeline {
                     let came = lookups
                         .into_iter()
                         .zip(found)
-                        .map(|(lookup, rows)| Answer { lookup, row: rows.into_iter().next() });
+                        .map(|(lookup, rows)| Answer { lookup, rows });
                     let partial = self.partial.remove(&item);
                     let mut answers = partial.unwrap_or(Answers { rows: Vec::new(), since });
                     answers.rows.extend(came);
@@ -93,16 +93,13 @@ impl Pipeline {
     fn load(&self, want: &Want, pages: Vec<Row>, notes: Vec<Row>) -> Result<Loaded, Damaged> {
         match *want {
             Want::Ahead { topic, lane, from } => {
-                Ok(Loaded::Pages(self.overlay.merge_pages(topic, lane, from, &pages)?))
+                Ok(Loaded::Pages(self.overlay.run(topic, lane, from, &pages)?))
             }
             Want::Retry { topic, generation, lane, offset, .. } => {
-                let message = Answer {
-                    lookup: Lookup::Message { topic, lane, offset },
-                    row: pages.into_iter().next(),
-                };
-                let key = Lookup::Row(Key::Note { generation, lane, offset });
-                let noted = Answer { lookup: key, row: notes.into_iter().next() };
-                let answers = [message, noted];
+                let lookup = Lookup::Message { topic, lane, offset };
+                let noted = Lookup::Row(Key::Note { generation, lane, offset });
+                let answers =
+                    [Answer { lookup, rows: pages }, Answer { lookup: noted, rows: notes }];
                 let found = Found { answers: &answers, overlay: &self.overlay };
                 if !self.shard.is_waiting(want) {
                     return Ok(Loaded::Nothing);

@@ -85,6 +85,7 @@ impl Shard {
         if let Some(topic) = self.topics.get_mut(&row.id) {
             topic.row = row.clone();
             topic.settings = settings;
+            self.look_again(row.id);
             return;
         }
         let name = TopicName { namespace: row.namespace.clone(), topic: row.name.clone() };

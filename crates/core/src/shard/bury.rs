@@ -64,7 +64,8 @@ impl Shard {
         }
     }
 
-    fn last_error(
+    /// Why the last attempt at an open message failed.
+    pub(super) fn last_error(
         &self,
         group: &Group,
         lane: Lane,
@@ -162,5 +163,6 @@ fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
         partitions: source.row.partitions,
         patch: Default::default(),
         created_at: now,
+        forgot: None,
     }
 }

@@ -11,28 +11,51 @@ use crate::shard::{Decided, Group, Shard, Topic};
 impl Shard {
     pub(super) fn delete_group(&self, name: &GroupName) -> Decided {
         let (topic, group) = self.group_named(name)?;
-        let lanes = topic.lanes.iter().zip(&group.cursors);
-        let backlog = lanes.map(|(lane, cursor)| cursor.backlog(lane.high)).sum();
-        let mut decision = Decision::reply(Reply::GroupDeleted { backlog, open: group.open });
+        let (backlog, open) = (backlog(topic, group), group.open);
+        let mut decision = Decision::reply(Reply::GroupDeleted { backlog, open });
         self.discard_group(topic, group, &mut decision);
         Ok(decision)
     }
 
+    pub(super) fn would_delete_group(&self, name: &GroupName) -> Decided {
+        let (topic, group) = self.group_named(name)?;
+        let (backlog, open) = (backlog(topic, group), group.open);
+        Ok(Decision::reply(Reply::WouldDeleteGroup { backlog, open }))
+    }
+
     pub(super) fn delete_topic(&self, name: &TopicName) -> Decided {
-        let topic = self.topic_named(name)?;
-        if topic.is_dlq() {
-            return Err(Rejection::DeadLetterTopic.into());
-        }
-        let messages = topic.lanes.iter().map(|lane| lane.high - lane.first).sum();
-        let dead_letters = topic.lanes.iter().map(|lane| lane.dead).sum();
+        let topic = self.deletable(name)?;
+        let (messages, dead_letters) = (messages(topic), dead_letters(topic));
         let mut decision = Decision::reply(Reply::TopicDeleted { messages, dead_letters });
-        for topic in [Some(topic), topic.dlq.map(|dlq| &self.topics[&dlq])].into_iter().flatten() {
+        for topic in self.with_dead_letters(topic) {
             for id in topic.groups.values() {
                 self.discard_group(topic, &self.groups[id], &mut decision);
             }
             self.discard_topic(topic, &mut decision.changes);
         }
         Ok(decision)
+    }
+
+    pub(super) fn would_delete_topic(&self, name: &TopicName) -> Decided {
+        let topic = self.deletable(name)?;
+        let both = self.with_dead_letters(topic);
+        let groups = both.flat_map(|topic| topic.groups.values().map(|id| self.groups[id].open));
+        let (count, open) = groups.fold((0, 0), |(count, open), of| (count + 1, open + of));
+        let (messages, dead_letters) = (messages(topic), dead_letters(topic));
+        Ok(Decision::reply(Reply::WouldDeleteTopic { messages, open, groups: count, dead_letters }))
+    }
+
+    fn deletable(&self, name: &TopicName) -> Result<&Topic, Rejection> {
+        let topic = self.topic_named(name)?;
+        match topic.is_dlq() {
+            true => Err(Rejection::DeadLetterTopic),
+            false => Ok(topic),
+        }
+    }
+
+    /// A topic and what goes with it.
+    fn with_dead_letters<'a>(&'a self, topic: &'a Topic) -> impl Iterator<Item = &'a Topic> {
+        [Some(topic), topic.dlq.map(|dlq| &self.topics[&dlq])].into_iter().flatten()
     }
 
     fn discard_topic(&self, topic: &Topic, changes: &mut Vec<Change>) {
@@ -99,4 +122,17 @@ impl Shard {
             Some(Garbage::Topic { .. }) | None => Vec::new(),
         }
     }
+}
+
+fn backlog(topic: &Topic, group: &Group) -> u64 {
+    let lanes = topic.lanes.iter().zip(&group.cursors);
+    lanes.map(|(lane, cursor)| cursor.backlog(lane.high)).sum()
+}
+
+fn messages(topic: &Topic) -> u64 {
+    topic.lanes.iter().map(|lane| lane.high - lane.first).sum()
+}
+
+fn dead_letters(topic: &Topic) -> u64 {
+    topic.lanes.iter().map(|lane| lane.dead).sum()
 }

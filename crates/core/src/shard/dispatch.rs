@@ -369,12 +369,13 @@ impl<'a> Run<'a> {
         last_error: Text,
     ) {
         let consumer = &self.shard.live.consumers[&holder];
+        let lease_ms = consumer.lease_ms(self.topic);
         let entry = Entry {
             state: EntryState::Leased,
             attempt: before.attempt + 1,
             spent: before.spent + 1,
-            at: self.now.after(u64::from(consumer.lease_ms)),
-            lease_ms: consumer.lease_ms,
+            at: self.now.after(u64::from(lease_ms)),
+            lease_ms,
             owner: consumer.owner,
             ..before
         };

@@ -17,8 +17,9 @@ impl Shard {
             return Err(Rejection::invalid("credit", "is 1 to 10000").into());
         }
         let topic = self.topic_named(&join.name.topic)?;
-        let lease_ms = join.lease_ms.unwrap_or(topic.settings.lease_ms);
-        check_lease(lease_ms)?;
+        if let Some(lease_ms) = join.lease_ms {
+            check_lease(lease_ms)?;
+        }
 
         let mut changes = Vec::new();
         let mut ids = self.ids;
@@ -52,7 +53,7 @@ impl Shard {
             consumer: join.consumer,
             group,
             owner,
-            lease_ms: lease_ms as u32,
+            lease_ms: join.lease_ms.map(|lease_ms| lease_ms as u32),
             credit: join.credit,
             credit_bytes: join.credit_bytes,
         };

@@ -165,6 +165,18 @@ impl Shard {
         }
     }
 
+    /// Settings of a topic have changed: limits may have more room, retention may be shorter.
+    pub(super) fn look_again(&mut self, topic: TopicId) {
+        let Some(of) = self.topics.get(&topic) else { return };
+        let groups: Vec<GroupId> = of.groups.values().copied().collect();
+        for lane in (0..of.row.partitions).map(Lane::of) {
+            groups.iter().for_each(|group| self.offer(*group, lane));
+            if self.has_settled(topic, lane) {
+                self.set_chore(topic, lane, Some(self.now));
+            }
+        }
+    }
+
     /// Settled messages will have to be trimmed some day.
     pub(crate) fn plan_chore(&mut self, topic: TopicId, lane: Lane) {
         if !self.live.chores.contains_key(&(topic, lane))

@@ -28,7 +28,9 @@ mod live;
 mod maintain;
 mod open;
 mod partition;
+mod patch;
 mod pause;
+mod peek;
 mod produce;
 mod redrive;
 mod retention;
@@ -165,10 +167,14 @@ impl Shard {
         match command {
             Command::Produce(produce) => self.produce_reads(produce),
             Command::Redrive(redrive) => self.redrive_reads(redrive),
+            Command::Peek(peek) => self.peek_reads(peek),
             Command::CreateTopic(_)
+            | Command::PatchTopic(_)
             | Command::DeleteTopic(_)
+            | Command::WouldDeleteTopic(_)
             | Command::CreateGroup(..)
             | Command::DeleteGroup(_)
+            | Command::WouldDeleteGroup(_)
             | Command::Pause(_)
             | Command::Resume(_)
             | Command::Seek(_)
@@ -180,7 +186,9 @@ impl Shard {
             | Command::GiveBack(_)
             | Command::Lapse(_)
             | Command::ViewTopic(_)
-            | Command::ViewGroup(_) => Vec::new(),
+            | Command::ViewGroup(_)
+            | Command::ListTopics { .. }
+            | Command::ListGroups(_) => Vec::new(),
         }
     }
 
@@ -200,9 +208,12 @@ impl Shard {
     pub(crate) fn decide(&self, now: Timestamp, command: &Command, found: &Found<'_>) -> Decided {
         match command {
             Command::CreateTopic(create) => self.create_topic(now, create),
+            Command::PatchTopic(patch) => self.patch_topic(now, patch),
             Command::DeleteTopic(name) => self.delete_topic(name),
+            Command::WouldDeleteTopic(name) => self.would_delete_topic(name),
             Command::CreateGroup(name, start) => self.create_group(now, name, *start),
             Command::DeleteGroup(name) => self.delete_group(name),
+            Command::WouldDeleteGroup(name) => self.would_delete_group(name),
             Command::Pause(pause) => self.pause(now, pause),
             Command::Resume(name) => self.resume(name),
             Command::Seek(seek) => self.seek(now, seek),
@@ -217,6 +228,9 @@ impl Shard {
             Command::Redrive(redrive) => self.redrive(now, redrive, found),
             Command::ViewTopic(name) => self.view_topic(name),
             Command::ViewGroup(name) => self.view_group(now, name),
+            Command::ListTopics { namespace } => Ok(self.list_topics(namespace)),
+            Command::ListGroups(name) => self.list_groups(now, name),
+            Command::Peek(peek) => self.peek(peek, found),
         }
     }
 
@@ -277,10 +291,10 @@ impl Shard {
     /// Rows that dispatch asked for are here.
     pub(crate) fn supply(&mut self, want: &Want, loaded: Loaded) -> Result<(), Damaged> {
         match (want, loaded) {
-            (Want::Ahead { topic, lane, from }, Loaded::Pages(pages)) => {
+            (Want::Ahead { topic, lane, from }, Loaded::Pages(run)) => {
                 let mut expected = *from;
                 let is_there = self.topics.contains_key(topic);
-                for page in pages.into_iter().filter(|_| is_there) {
+                for page in run.pages.into_iter().filter(|_| is_there) {
                     let end = page.base + page.messages.len() as u64;
                     if page.base > expected {
                         // What lies between was more than one read brings.

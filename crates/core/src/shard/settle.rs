@@ -313,13 +313,10 @@ fn standing_of_settled<'a>(
         (Some((Ended::Dead { .. }, _)), _) => Standing::Over(over(Stale::Dead, claim)),
         // Unfenced anyway.
         (None, None) => Standing::Acked,
-        (None, Some(token)) => {
-            let recent = now.since(token.granted_at) < topic.settings.tombstone_ms();
-            match recent && token.attempt == 1 {
-                true => Standing::Acked,
-                false => Standing::Over(over(Stale::Gone, claim)),
-            }
-        }
+        (None, Some(token)) => match topic.remembers(now, token.granted_at) && token.attempt == 1 {
+            true => Standing::Acked,
+            false => Standing::Over(over(Stale::Gone, claim)),
+        },
     }
 }
 

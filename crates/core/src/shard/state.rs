@@ -42,6 +42,13 @@ impl Topic {
     pub(crate) fn is_dlq(&self) -> bool {
         self.dead_letters_of().is_some()
     }
+
+    /// Whether the end of a delivery granted then, had it left a tombstone, would still be known.
+    pub(crate) fn remembers(&self, now: Timestamp, granted_at: Timestamp) -> bool {
+        let forgot = self.row.forgot.filter(|forgot| granted_at <= forgot.until);
+        let after_ms = forgot.map_or(u64::MAX, |forgot| forgot.after_ms);
+        now.since(granted_at) < self.settings.tombstone_ms().min(after_ms)
+    }
 }
 
 /// A reader of a topic.
@@ -189,7 +196,8 @@ impl Owners {
 pub(crate) struct Consumer {
     pub(crate) group: GroupId,
     pub(crate) owner: OwnerId,
-    pub(crate) lease_ms: u32,
+    /// None: the topic's, whatever that is by then.
+    pub(crate) lease_ms: Option<u32>,
     pub(crate) credit: u32,
     pub(crate) credit_bytes: u64,
     pub(crate) held: u32,
@@ -201,6 +209,11 @@ pub(crate) struct Consumer {
 impl Consumer {
     pub(crate) fn has_credit(&self) -> bool {
         self.held < self.credit
+    }
+
+    /// The lease it is given.
+    pub(crate) fn lease_ms(&self, topic: &Topic) -> u32 {
+        self.lease_ms.unwrap_or(topic.settings.lease_ms as u32)
     }
 }
 

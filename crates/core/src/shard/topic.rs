@@ -38,6 +38,7 @@ impl Shard {
             partitions: create.partitions,
             patch: create.settings.clone(),
             created_at: now,
+            forgot: None,
         };
         Ok(Decision::reply(Reply::TopicCreated { topic, partitions: create.partitions })
             .with(Change::Ids(self.ids + 1))

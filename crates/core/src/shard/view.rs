@@ -3,32 +3,28 @@
 
 use crate::change::Decision;
 use crate::command::{GroupName, Reply, TopicName};
-use crate::id::Lane;
-use crate::shard::{Decided, Group, Shard, Topic};
+use crate::id::{ConsumerId, Lane, Text};
+use crate::shard::{Cursor, Decided, Group, Shard, Topic};
 use crate::time::Timestamp;
-use crate::view::{Blocked, CursorView, GroupView, LaneView, TopicView};
+use crate::view::{Blocked, ConsumerView, CursorView, GroupView, LaneView, TopicView};
 
 impl Shard {
     pub(super) fn view_topic(&self, name: &TopicName) -> Decided {
         let topic = self.topic_named(name)?;
-        let view = TopicView {
-            id: topic.row.id,
-            name: topic.row.name.clone(),
-            created_at: topic.row.created_at,
-            settings: topic.settings.clone(),
-            partitions: topic
-                .lanes
-                .iter()
-                .map(|lane| LaneView {
-                    first: lane.first,
-                    high: lane.high,
-                    bytes: lane.high_bytes - lane.first_bytes,
-                })
-                .collect(),
-            groups: topic.groups.keys().cloned().collect(),
-            dead_letters: topic.lanes.iter().map(|lane| lane.dead).sum(),
-        };
-        Ok(Decision::reply(Reply::Topic(Box::new(view))))
+        Ok(Decision::reply(Reply::Topic(Box::new(show_topic(topic)))))
+    }
+
+    pub(super) fn list_topics(&self, namespace: &Text) -> Decision {
+        let first = TopicName { namespace: namespace.clone(), topic: Text::default() };
+        let names = self.names.range(first..).take_while(|(name, _)| name.namespace == *namespace);
+        let views = names.map(|(_, id)| show_topic(&self.topics[id]));
+        Decision::reply(Reply::Topics(views.collect()))
+    }
+
+    pub(super) fn list_groups(&self, now: Timestamp, name: &TopicName) -> Decided {
+        let topic = self.topic_named(name)?;
+        let views = topic.groups.values().map(|id| self.show_group(now, &self.groups[id]));
+        Ok(Decision::reply(Reply::Groups(views.collect())))
     }
 
     pub(super) fn view_group(&self, now: Timestamp, name: &GroupName) -> Decided {
@@ -46,7 +42,19 @@ impl Shard {
             created_at: group.row.created_at,
             paused: group.row.paused.clone().filter(|_| group.is_paused(now)),
             partitions: lanes.map(|lane| self.view_cursor(now, topic, group, lane)).collect(),
-            consumers: group.consumers.len(),
+            consumers: group.consumers.iter().map(|id| self.view_consumer(topic, *id)).collect(),
+            oldest_unsettled_at: group.cursors.iter().filter_map(oldest_open).min(),
+        }
+    }
+
+    fn view_consumer(&self, topic: &Topic, id: ConsumerId) -> ConsumerView {
+        let consumer = &self.live.consumers[&id];
+        ConsumerView {
+            consumer: id,
+            owner: self.owners.name(consumer.owner),
+            lease_ms: consumer.lease_ms(topic),
+            credit: consumer.credit,
+            held: consumer.held,
         }
     }
 
@@ -85,4 +93,29 @@ impl Shard {
         ];
         reasons.into_iter().find_map(|(is_so, why)| is_so.then_some(why))
     }
+}
+
+pub(super) fn show_topic(topic: &Topic) -> TopicView {
+    let lanes = topic.lanes.iter().map(|lane| LaneView {
+        first: lane.first,
+        high: lane.high,
+        bytes: lane.high_bytes - lane.first_bytes,
+    });
+    TopicView {
+        id: topic.row.id,
+        name: topic.row.name.clone(),
+        created_at: topic.row.created_at,
+        settings: topic.settings.clone(),
+        changed: topic.row.patch.clone(),
+        is_dlq: topic.is_dlq(),
+        partitions: lanes.collect(),
+        groups: topic.groups.keys().cloned().collect(),
+        dead_letters: topic.lanes.iter().map(|lane| lane.dead).sum(),
+    }
+}
+
+/// When the lowest open message of a cursor was produced.
+fn oldest_open(cursor: &Cursor) -> Option<Timestamp> {
+    let open = cursor.open.get(cursor.open.first()?)?;
+    Some(open.entry.produced_at)
 }

@@ -204,7 +204,7 @@ fn dead_letters_are_exempt() {
             dead letter 0:2 final after 1 of biller, "nack"
             orders/biller 0:2 dead
         7s view dlq.orders
-            dlq.orders 0..3 (6 bytes), dead 0, groups []
+            dlq.orders (dead letters) 0..3 (6 bytes), dead 0, groups []
     "#]]);
 }
 

@@ -29,9 +29,9 @@ fn a_message_that_used_up_its_attempts_by_nacks_is_a_dead_letter() {
         5s view orders/biller
             next 0 of 0, committed -1, backlog 0, leased 0, waiting 0, nothing_new; next 1 of 1, committed 0, backlog 0, leased 0, waiting 0, nothing_new
         5s view orders
-            orders 0..0 (0 bytes), 0..1 (5 bytes), dead 1, groups ["biller"]
+            orders 0..0 (0 bytes), 0..1 (5 bytes), dead 1, groups ["biller"], changed retry_policy
         5s view dlq.orders
-            dlq.orders 0..0 (0 bytes), 0..1 (5 bytes), dead 0, groups []
+            dlq.orders (dead letters) 0..0 (0 bytes), 0..1 (5 bytes), dead 0, groups []
         6s rows dead page
             dead 1, page 2
     "#]]);
@@ -222,13 +222,13 @@ fn the_dead_letter_topic_is_made_with_the_first_of_them_and_has_the_same_partiti
             dead letter 0:0 final after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s view dlq.orders
-            dlq.orders 0..1 (2 bytes), 0..0 (0 bytes), 0..1 (2 bytes), dead 0, groups []
+            dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), 0..1 (2 bytes), dead 0, groups []
         4s bury orders/biller 2:1.1
             ok
             dead letter 2:1 final after 1 of biller, "nack"
             orders/biller 2:1 dead
         5s view dlq.orders
-            dlq.orders 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 0, groups []
+            dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 0, groups []
         5s view orders
             orders 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 3, groups ["biller"]
         6s topic dlq.orders 3

@@ -226,10 +226,10 @@ fn a_topic_created_again_may_have_another_shape_and_has_no_dead_letters() {
             dead letter 2:0 final after 1 of biller, "nack"
             orders/biller 2:0 dead
         7s view dlq.orders
-            dlq.orders 0..0 (0 bytes), 0..0 (0 bytes), 0..1 (2 bytes), dead 0, groups []
+            dlq.orders (dead letters) 0..0 (0 bytes), 0..0 (0 bytes), 0..1 (2 bytes), dead 0, groups []
         8s crash
         9s view dlq.orders
-            dlq.orders 0..0 (0 bytes), 0..0 (0 bytes), 0..1 (2 bytes), dead 0, groups []
+            dlq.orders (dead letters) 0..0 (0 bytes), 0..0 (0 bytes), 0..1 (2 bytes), dead 0, groups []
     "#]]);
 }
 
@@ -250,7 +250,7 @@ fn a_dead_letter_topic_cannot_be_deleted_alone() {
         3s delete dlq.orders
             refused: a dead-letter topic goes with its source
         4s view dlq.orders
-            dlq.orders 0..1 (2 bytes), dead 0, groups []
+            dlq.orders (dead letters) 0..1 (2 bytes), dead 0, groups []
     "#]]);
 }
 
@@ -361,4 +361,69 @@ fn a_long_topic_is_swept_in_bounded_steps() {
     assert_eq!(widest, [(0, 4_096), (4_096, 8_192), (8_192, 9_000)]);
     assert_eq!((world.rows("page"), world.rows("block"), world.rows("garbage")), (0, 0, 0));
     world.check();
+}
+
+#[test]
+fn what_would_go_is_said_and_nothing_goes() {
+    check(expect![[r#"
+        1s topic orders 2
+            created
+        1s produce orders m0 p=0 + produce orders m1 p=0 + produce orders m2 p=1
+            stored 0:0
+            stored 0:1
+            stored 1:0
+        2s join a orders/biller + group orders/mailer
+            joined
+            created
+            a gets orders/biller 0:0.1 "m0" spent 1 until 32s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 32s
+            a gets orders/biller 1:0.1 "m2" spent 1 until 32s
+        3s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        4s join d dlq.orders/undertaker
+            joined
+            d gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 34s
+        5s would delete orders/biller
+            would delete backlog 2, open 2
+        5s would delete orders
+            would delete 3 messages (3 open), 3 groups, 1 dead letters
+        5s would delete dlq.orders
+            refused: a dead-letter topic goes with its source
+        5s would delete orders/nobody
+            refused: no such group
+        6s delete orders/biller
+            deleted with backlog 2, open 2
+            sweep blocks 3 0:1..2
+            sweep cursor 3 0
+            a is dismissed
+            sweep blocks 3 1:0..1
+            sweep cursor 3 1
+        7s would delete orders
+            would delete 3 messages (1 open), 2 groups, 1 dead letters
+        8s delete orders
+            deleted 3 messages, 1 dead letters
+            sweep pages topic 1 0:0..2
+            sweep lane topic 1 0
+            sweep blocks 6 0:0..0
+            sweep cursor 6 0
+            sweep pages topic 7 0:0..1
+            sweep lane topic 7 0
+            sweep blocks 10 0:0..1
+            sweep cursor 10 0
+            d is dismissed
+            sweep pages topic 1 1:0..1
+            sweep lane topic 1 1
+            sweep blocks 6 1:0..0
+            sweep cursor 6 1
+            sweep pages topic 7 1:0..0
+            sweep lane topic 7 1
+            sweep blocks 10 1:0..0
+            sweep cursor 10 1
+            sweep dead letters topic 1
+            sweep dead letters topic 7
+        9s would delete orders
+            refused: no such topic
+    "#]]);
 }

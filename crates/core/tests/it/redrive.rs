@@ -40,7 +40,7 @@ fn a_dead_letter_comes_back_to_the_end_of_its_partition_and_to_its_group_only() 
         5s view orders/mailer
             next 0 of 0, committed -1, backlog 0, leased 0, waiting 0, nothing_new; next 3 of 3, committed 2, backlog 0, leased 0, waiting 0, nothing_new
         5s view orders
-            orders 0..0 (0 bytes), 0..3 (6 bytes), dead 0, groups ["biller", "mailer"]
+            orders 0..0 (0 bytes), 0..3 (6 bytes), dead 0, groups ["biller", "mailer"], changed retry_policy
         6s nack orders/biller 1:2.1 delay=1s
             ok
             orders/biller 1:2 nacked, due 7s

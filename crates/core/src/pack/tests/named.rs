@@ -4,7 +4,9 @@ use bytes::Bytes;
 use expect_test::expect;
 
 use super::id;
-use crate::change::{CursorStart, DeadRow, GroupRow, Paused, Redriven, TopicKind, TopicRow};
+use crate::change::{
+    CursorStart, DeadRow, Forgot, GroupRow, Paused, Redriven, TopicKind, TopicRow,
+};
 use crate::id::{Generation, GroupId, Lane, OwnerId, TopicId};
 use crate::message::DeathReason;
 use crate::pack::named::{put_dead, put_group, put_topic};
@@ -40,6 +42,7 @@ fn a_topic_has_this_text() {
             ..SettingsPatch::default()
         },
         created_at: Timestamp(1_800_000_000_000),
+        forgot: None,
     };
     let row = put_topic(&topic);
     let name = (topic.namespace.clone(), topic.name.clone());
@@ -64,7 +67,15 @@ fn a_topic_has_this_text() {
         {"kind":{"dlq":300},"partitions":3,"settings":{},"created_at":1800000000000}
     "#]]
     .assert_eq(&text(&row));
-    assert_eq!(topic_row(&row), Ok(dlq));
+    assert_eq!(topic_row(&row), Ok(dlq.clone()));
+    let forgot = Some(Forgot { until: Timestamp(1_800_000_100_000), after_ms: 86_400_000 });
+    let raised = TopicRow { forgot, ..dlq };
+    let row = put_topic(&raised);
+    expect![[r#"
+        {"kind":{"dlq":300},"partitions":3,"settings":{},"created_at":1800000000000,"forgot":{"until":1800000100000,"after_ms":86400000}}
+    "#]]
+    .assert_eq(&text(&row));
+    assert_eq!(topic_row(&row), Ok(raised));
 }
 
 #[test]
@@ -77,6 +88,7 @@ fn a_setting_that_is_null_on_purpose_stays_so() {
         partitions: 1,
         patch: SettingsPatch { dlq_retention_ms: Some(None), ..SettingsPatch::default() },
         created_at: Timestamp(0),
+        forgot: None,
     };
     assert_eq!(topic_row(&put_topic(&topic)), Ok(topic));
 }

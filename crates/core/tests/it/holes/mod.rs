@@ -96,7 +96,7 @@ fn hole_06_a_handler_slower_than_its_lease_can_renew_it_and_may_ack_late() {
             ok
             orders/biller 0:0 acked
         131s view orders
-            orders 0..2 (4 bytes), dead 0, groups ["biller"]
+            orders 0..2 (4 bytes), dead 0, groups ["biller"], changed lease_ms retry_policy
     "#]]);
 }
 

@@ -31,7 +31,7 @@ fn what_every_group_was_given_is_trimmed_after_the_retention_time() {
             trim 0:0..2
             page 0
         1101s view orders
-            orders 2..2 (0 bytes), dead 0, groups ["biller"]
+            orders 2..2 (0 bytes), dead 0, groups ["biller"], changed retention_ms
         1102s join b orders/late
             joined
     "#]]);
@@ -119,7 +119,7 @@ fn a_new_group_begins_with_the_oldest_message_that_is_kept() {
         1201s view orders/late
             next 2 of 2, committed 0, backlog 1, leased 1, waiting 0, nothing_new
         1201s view orders
-            orders 1..2 (2 bytes), dead 0, groups ["biller", "late"]
+            orders 1..2 (2 bytes), dead 0, groups ["biller", "late"], changed retention_ms
     "#]]);
 }
 
@@ -151,7 +151,7 @@ fn an_open_message_survives_below_what_is_kept_and_is_read_from_its_page() {
         1010s rows page
             page 1
         1010s view orders
-            orders 3..3 (0 bytes), dead 0, groups ["biller"]
+            orders 3..3 (0 bytes), dead 0, groups ["biller"], changed retention_ms
         1011s crash
         1012s join b orders/biller
             joined
@@ -266,7 +266,7 @@ fn what_was_settled_in_one_group_and_waits_in_another_is_kept() {
             page 2
         1011s crash
         1012s view orders
-            orders 1..1 (0 bytes), 1..1 (0 bytes), dead 0, groups ["biller", "mailer"]
+            orders 1..1 (0 bytes), 1..1 (0 bytes), dead 0, groups ["biller", "mailer"], changed retention_ms
     "#]]);
 }
 

@@ -1,8 +1,8 @@
 //! What a batch shows in a transcript.
 
 use driftq_core::change::{Change, Effect, End, EntryState, Sweep};
-use driftq_core::command::Full;
-use driftq_core::view::{CursorView, GroupView, TopicView};
+use driftq_core::command::{Full, PeekedMessage};
+use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
     Answered, Batch, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply, Text, Timestamp,
     TopicId,
@@ -119,6 +119,21 @@ pub(crate) fn reply(answered: &Answered) -> String {
             }
             Reply::Topic(view) => topic(view),
             Reply::Group(view) => group(view),
+            Reply::Topics(views) => list(views.iter().map(topic)),
+            Reply::Groups(views) => list(views.iter().map(group_briefly)),
+            Reply::Peeked(peeked) => format!(
+                "{} (scanned {}, {})",
+                list(peeked.messages.iter().map(peeked_message)),
+                peeked.scanned,
+                peeked.next.map_or("the end".to_owned(), |next| format!("next {next}"))
+            ),
+            Reply::WouldDeleteTopic { messages, open, groups, dead_letters } => format!(
+                "would delete {messages} messages ({open} open), {groups} groups, \
+                 {dead_letters} dead letters"
+            ),
+            Reply::WouldDeleteGroup { backlog, open } => {
+                format!("would delete backlog {backlog}, open {open}")
+            }
         },
     }
 }
@@ -127,18 +142,43 @@ fn held_by(group: &Option<Text>) -> String {
     group.as_ref().map_or(String::new(), |group| format!(", held by {group}"))
 }
 
+fn list(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    if items.is_empty() { "none".into() } else { items.join("; ") }
+}
+
 fn topic(view: &TopicView) -> String {
     let lanes: Vec<String> = view
         .partitions
         .iter()
         .map(|lane| format!("{}..{} ({} bytes)", lane.first, lane.high, lane.bytes))
         .collect();
+    let names: Vec<&str> = view.changed.names().into_iter().map(|name| name.as_str()).collect();
+    let changed = match names.is_empty() {
+        true => String::new(),
+        false => format!(", changed {}", names.join(" ")),
+    };
     format!(
-        "{} {}, dead {}, groups {:?}",
+        "{}{} {}, dead {}, groups {:?}{changed}",
         view.name,
+        if view.is_dlq { " (dead letters)" } else { "" },
         lanes.join(", "),
         view.dead_letters,
         view.groups
+    )
+}
+
+fn group_briefly(view: &GroupView) -> String {
+    let backlog: u64 = view.partitions.iter().map(|cursor| cursor.backlog).sum();
+    let oldest = view.oldest_unsettled_at.map_or("none".to_owned(), time);
+    let consumers = view.consumers.iter().map(|consumer| {
+        let ConsumerView { owner, lease_ms, credit, held, .. } = consumer;
+        format!(", {owner} holds {held} of {credit} for {lease_ms}ms")
+    });
+    format!(
+        "{} backlog {backlog}, oldest open {oldest}{}",
+        view.name,
+        consumers.collect::<String>()
     )
 }
 
@@ -164,6 +204,24 @@ fn group(view: &GroupView) -> String {
         format!("paused by {} since {}; ", paused.by, time(paused.since))
     });
     format!("{paused}{}", cursors.join("; "))
+}
+
+fn peeked_message(peeked: &PeekedMessage) -> String {
+    let PeekedMessage { partition, offset, message, state, attempts, last_error, .. } = peeked;
+    let mut words = format!("{partition}:{offset} {}", String::from_utf8_lossy(&message.value));
+    if let Some(state) = state {
+        words += &format!(" {}", state.as_str());
+    }
+    if *attempts > 0 {
+        words += &format!(" after {attempts}");
+    }
+    if !last_error.is_empty() {
+        words += &format!(" \"{last_error}\"");
+    }
+    if let Some(at) = peeked.next_attempt_at {
+        words += &format!(", due {}", time(at));
+    }
+    words
 }
 
 fn changed(world: &mut World, change: &Change) -> Option<String> {

@@ -1,12 +1,12 @@
 //! The commands of a transcript.
 
 use driftq_core::command::{
-    Claim, CreateTopic, Extend, GroupName, Hold, Join, Nack, NackKind, Pause, Produce, Redrive,
-    Seek, SeekTo, Start, TopicName,
+    Claim, CreateTopic, Extend, GroupName, Hold, Join, Nack, NackKind, PatchTopic, Pause, Peek,
+    PeekFilter, PeekState, Produce, Redrive, Seek, SeekTo, Start, TopicName,
 };
 use driftq_core::{
-    Command, ConsumerId, Envelope, Groups, Keyless, RetryPolicy, RetryRequest, SettingsPatch,
-    Timestamp,
+    Command, ConsumerId, Envelope, Groups, Keyless, RetryPolicy, RetryRequest, SettingName,
+    SettingsChange, SettingsPatch, Timestamp,
 };
 
 use super::World;
@@ -77,6 +77,20 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             let start = if flag(&words, "latest") { Start::Latest } else { Start::Earliest };
             Command::CreateGroup(group(word(1)), start)
         }
+        "patch" => Command::PatchTopic(Box::new(PatchTopic {
+            name: topic(word(1)),
+            settings: SettingsChange {
+                set: settings(&words),
+                reset: option(&words, "reset").map_or(Vec::new(), |names| {
+                    names.split(',').map(|name| SettingName::of(name).expect("a setting")).collect()
+                }),
+            },
+        })),
+        "peek" => Command::Peek(Box::new(peek(&words))),
+        "topics" => Command::ListTopics { namespace: word(1).into() },
+        "groups" => Command::ListGroups(topic(word(1))),
+        "would" if word(2).contains('/') => Command::WouldDeleteGroup(group(word(2))),
+        "would" => Command::WouldDeleteTopic(topic(word(2))),
         "delete" if word(1).contains('/') => Command::DeleteGroup(group(word(1))),
         "delete" => Command::DeleteTopic(topic(word(1))),
         "pause" => Command::Pause(Pause {
@@ -127,6 +141,31 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
         "view" if word(1).contains('/') => Command::ViewGroup(group(word(1))),
         "view" => Command::ViewTopic(topic(word(1))),
         verb => panic!("`{verb}` is no command"),
+    }
+}
+
+/// `peek orders 0 from=3 group=biller state=waiting`
+fn peek(words: &[String]) -> Peek {
+    let text = |name| option(words, name).map(Into::into);
+    let number = |name| option(words, name).map(|text| text.parse().expect("a number"));
+    let states = [PeekState::Ready, PeekState::Leased, PeekState::Waiting, PeekState::Settled];
+    let state = |word: &str| states.into_iter().find(|state| state.as_str() == word);
+    Peek {
+        topic: topic(&words[1]),
+        partition: words[2].parse().expect("a partition"),
+        from: number("from").unwrap_or(0),
+        group: text("group"),
+        filter: PeekFilter {
+            key: option(words, "key").map(|key| key.to_owned().into()),
+            run_id: text("run"),
+            step_id: text("step"),
+            tenant_id: text("tenant"),
+            idempotency_key: text("idem"),
+            since: option(words, "since").map(time),
+            until: option(words, "until").map(time),
+            state: option(words, "state").map(|word| state(word).expect("a state")),
+        },
+        limit: number("limit").unwrap_or(100) as u32,
     }
 }
 

@@ -1,0 +1,231 @@
+//! Settings change for what is decided from then on.
+
+use expect_test::expect;
+
+use crate::transcript::check;
+
+#[test]
+fn a_patch_merges_and_a_reset_brings_the_default_back() {
+    check(expect![[r#"
+        1s topic orders 1 lease=5s max_open=2000
+            created
+        2s patch orders max_in_flight=64
+            orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight max_open
+        3s patch orders reset=lease_ms,max_open
+            orders 0..0 (0 bytes), dead 0, groups [], changed max_in_flight
+        4s patch orders lease=7s reset=lease_ms
+            orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight
+        5s patch orders
+            orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight
+        6s crash
+        7s view orders
+            orders 0..0 (0 bytes), dead 0, groups [], changed lease_ms max_in_flight
+    "#]]);
+}
+
+#[test]
+fn a_patch_is_checked_as_a_whole() {
+    check(expect![[r#"
+        1s topic orders 1 max_in_flight=5 max_open=10
+            created
+        2s patch orders max_open=4
+            refused: max_open: 4 is not within 5 to 1000000
+        3s patch orders max_in_flight=11
+            refused: max_open: 10 is not within 11 to 1000000
+        4s patch orders reset=max_in_flight
+            refused: max_open: 10 is not within 1000 to 1000000
+        5s patch orders lease=1ms
+            refused: lease_ms: 1 is not within 250 to 43200000
+        6s patch orders effect=8d
+            refused: dedupe_ttl_ms: must not be shorter than effect_ttl_ms
+        7s view orders
+            orders 0..0 (0 bytes), dead 0, groups [], changed max_in_flight max_open
+        8s patch nothing lease=1s
+            refused: no such topic
+    "#]]);
+}
+
+#[test]
+fn a_dead_letter_topic_is_not_patched() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0
+            stored 0:0
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        3s patch dlq.orders lease=1s
+            refused: a dead-letter topic goes with its source
+    "#]]);
+}
+
+#[test]
+fn running_leases_keep_their_end_and_the_next_are_as_patched() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s join a orders/biller + join b orders/biller lease=20s
+            joined
+            joined
+        2s produce orders m0 + produce orders m1
+            stored 0:0
+            stored 0:1
+            a gets orders/biller 0:0.1 "m0" spent 1 until 32s
+            b gets orders/biller 0:1.1 "m1" spent 1 until 22s
+        3s patch orders lease=5s
+            orders 0..2 (4 bytes), dead 0, groups ["biller"], changed lease_ms
+        4s produce orders m2 + produce orders m3
+            stored 0:2
+            stored 0:3
+            a gets orders/biller 0:2.1 "m2" spent 1 until 9s
+            b gets orders/biller 0:3.1 "m3" spent 1 until 24s
+        8s groups orders
+            biller backlog 4, oldest open 2s, a holds 2 of 100 for 5000ms, b holds 2 of 100 for 20000ms
+        31s wait
+            orders/biller 0:2 expired, due 9.922s
+            a gets orders/biller 0:2.2 "m2" spent 2 until 14.922s after "ack_timeout"
+            orders/biller 0:2 expired, due 15.863s
+            b gets orders/biller 0:2.3 "m2" spent 3 until 35.863s after "ack_timeout"
+            orders/biller 0:1 expired, due 22.999s
+            a gets orders/biller 0:1.2 "m1" spent 2 until 27.999s after "ack_timeout"
+            orders/biller 0:3 expired, due 24.378s
+            b gets orders/biller 0:3.2 "m3" spent 2 until 44.378s after "ack_timeout"
+            orders/biller 0:1 expired, due 28.638s
+            a gets orders/biller 0:1.3 "m1" spent 3 until 33.638s after "ack_timeout"
+    "#]]);
+}
+
+#[test]
+fn more_room_is_used_at_once_and_less_room_takes_nothing_back() {
+    check(expect![[r#"
+        1s topic orders 1 max_in_flight=1
+            created
+        1s join a orders/biller
+            joined
+        2s produce orders m0 + produce orders m1 + produce orders m2
+            stored 0:0
+            stored 0:1
+            stored 0:2
+            a gets orders/biller 0:0.1 "m0" spent 1 until 32s
+        3s patch orders max_in_flight=3
+            orders 0..3 (6 bytes), dead 0, groups ["biller"], changed max_in_flight
+            a gets orders/biller 0:1.1 "m1" spent 1 until 33s
+            a gets orders/biller 0:2.1 "m2" spent 1 until 33s
+        4s patch orders max_in_flight=1
+            orders 0..3 (6 bytes), dead 0, groups ["biller"], changed max_in_flight
+        4s view orders/biller
+            next 3 of 3, committed -1, backlog 3, leased 3, waiting 0, in_flight_limit
+        5s ack orders/biller 0:0.1 + produce orders m3
+            ok
+            stored 0:3
+            orders/biller 0:0 acked
+        6s ack orders/biller 0:1.1
+            ok
+            orders/biller 0:1 acked
+        7s ack orders/biller 0:2.1
+            ok
+            orders/biller 0:2 acked
+            a gets orders/biller 0:3.1 "m3" spent 1 until 37s
+    "#]]);
+}
+
+#[test]
+fn a_shorter_retention_is_looked_at_at_once() {
+    check(expect![[r#"
+        1s topic orders 1 retention=365d
+            created
+        1s join a orders/biller
+            joined
+        2s produce orders m0
+            stored 0:0
+            a gets orders/biller 0:0.1 "m0" spent 1 until 32s
+        2s ack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 acked
+        60s patch orders retention=10s
+            orders 0..1 (2 bytes), dead 0, groups ["biller"], changed retention_ms
+        80s view orders
+            trim 0:0..1
+            orders 1..1 (0 bytes), dead 0, groups ["biller"], changed retention_ms
+    "#]]);
+}
+
+/// A tombstone lives as long as was the rule when it was written. Where the rule becomes longer, finding
+/// none is no proof of an ack.
+#[test]
+fn a_longer_memory_does_not_make_a_forgotten_death_an_ack() {
+    check(expect![[r#"
+        0s topic orders 1 dedupe=1m
+            created
+        0s produce orders m0 + produce orders m1
+            stored 0:0
+            stored 0:1
+        0s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 30s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 30s
+        1s bury orders/biller 0:0.1 + ack orders/biller 0:1.1
+            ok
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+            orders/biller 0:1 acked
+        2s ack orders/biller 0:0.1
+            stale: dead
+        20h patch orders reset=dedupe_ttl_ms,effect_ttl_ms
+            trim 0:0..2
+            expire 3/1
+            expire 3/2
+            orders 2..2 (0 bytes), dead 1, groups ["biller"]
+        20h ack orders/biller 0:1.1
+            ok
+        21h produce orders m2
+            stored 0:2
+            a gets orders/biller 0:2.1 "m2" spent 1 until 75630s
+        21h ack orders/biller 0:2.1
+            ok
+            orders/biller 0:2 acked
+        25h ack orders/biller 0:0.1
+            trim 0:0..3
+            stale: gone
+        25h ack orders/biller 0:1.1
+            stale: gone
+        25h crash
+        144h ack orders/biller 0:2.1
+            expire 3/3
+            ok
+        200h ack orders/biller 0:2.1
+            stale: gone
+    "#]]);
+}
+
+#[test]
+fn a_second_patch_does_not_make_the_first_forget_what_it_forgot() {
+    check(expect![[r#"
+        0s topic orders 1 dedupe=1m
+            created
+        0s produce orders m0
+            stored 0:0
+        0s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 30s
+        1s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        1h patch orders dedupe=2d
+            orders 0..1 (2 bytes), dead 1, groups ["biller"], changed dedupe_ttl_ms effect_ttl_ms
+        2h patch orders dedupe=7d
+            trim 0:0..1
+            orders 1..1 (0 bytes), dead 1, groups ["biller"], changed dedupe_ttl_ms effect_ttl_ms
+        25h ack orders/biller 0:0.1
+            expire 3/1
+            expire 3/2
+            stale: gone
+    "#]]);
+}
