@@ -1,0 +1,200 @@
+//! Groups.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Time;
+
+/// Where a group begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// The oldest message that is kept.
+    Earliest,
+    /// What comes after now.
+    Latest,
+    /// The first message of that time or after.
+    Time(Time),
+}
+
+/// `PUT /v1/topics/{topic}/groups/{group}`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CreateGroup {
+    /// `earliest` if absent.
+    #[serde(default)]
+    pub start: Option<Start>,
+}
+
+/// `POST …/pause`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Pause {
+    pub reason: Option<String>,
+    pub by: Option<String>,
+    pub until: Option<Time>,
+}
+
+/// `POST …/resume`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Resume {}
+
+/// Where a seek goes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum SeekTo {
+    /// `earliest` or `latest`.
+    End(SeekEnd),
+    /// The first message of that time or after, in every partition.
+    Time(AtTime),
+    /// One partition.
+    Offset(AtOffset),
+}
+
+/// An end of a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the words say it")]
+pub enum SeekEnd {
+    Earliest,
+    Latest,
+}
+
+/// A time in every partition.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AtTime {
+    /// When.
+    pub time: Time,
+}
+
+/// An offset in one partition.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AtOffset {
+    /// Which partition.
+    pub partition: u32,
+    /// Which offset.
+    pub offset: u64,
+}
+
+/// `POST …/seek`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seek {
+    /// Where to.
+    pub to: SeekTo,
+    /// Only say what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// The answer to a seek.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Sought {
+    pub status: &'static str,
+    pub dry_run: bool,
+    pub partitions: Vec<Moved>,
+    pub redelivers: u64,
+    pub skips: u64,
+    pub dropped_open: u64,
+}
+
+/// A cursor that moved.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Moved {
+    pub partition: u32,
+    pub from: u64,
+    pub to: u64,
+}
+
+/// A group.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Group {
+    pub topic: String,
+    pub group: String,
+    pub created_at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Paused>,
+    pub backlog: u64,
+    pub open: u64,
+    pub leased: u64,
+    pub waiting: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oldest_unsettled_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partitions: Option<Vec<Cursor>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub consumers: Option<Vec<Consumer>>,
+}
+
+/// Who paused a group, and why.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Paused {
+    pub since: Time,
+    pub by: String,
+    pub reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Time>,
+}
+
+/// A group's place in one partition.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Cursor {
+    pub partition: u32,
+    pub generation: u64,
+    pub next: u64,
+    /// −1: nothing is settled.
+    pub committed: i64,
+    pub backlog: u64,
+    pub leased: u64,
+    pub waiting: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_retry_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<&'static str>,
+}
+
+/// Who takes part in a group.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Consumer {
+    pub consumer: String,
+    pub owner: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Time>,
+    pub credit: u32,
+    pub held: u32,
+    pub lease_ms: u64,
+}
+
+/// `GET /v1/topics/{topic}/groups`.
+#[derive(Debug, Serialize)]
+pub struct Groups {
+    /// Sorted by name, without partitions and consumers.
+    pub groups: Vec<Group>,
+    /// Where the next page begins.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// `DELETE /v1/topics/{topic}/groups/{group}`.
+#[derive(Debug, Serialize)]
+pub struct DeletedGroup {
+    /// `deleted`.
+    pub status: &'static str,
+    /// What it had not settled.
+    pub backlog: u64,
+    /// What of that was open.
+    pub open: u64,
+}

@@ -1,0 +1,19 @@
+//! What travels over HTTP: requests, answers, errors. Names and shapes, no meaning.
+//!
+//! 1. A request refuses what it does not know; an answer may grow.
+//! 2. A field with nothing to say is left out of an answer, but for those that v1 always shows.
+//! 3. Durations end in `_ms`; times are RFC 3339 in UTC with milliseconds.
+
+pub mod dlq;
+pub mod error;
+pub mod explain;
+pub mod group;
+pub mod health;
+pub mod message;
+pub mod peek;
+pub mod settle;
+mod time;
+pub mod topic;
+
+pub use error::{Error, ErrorCode};
+pub use time::Time;

@@ -1,0 +1,39 @@
+//! Looking at messages.
+
+use serde::Serialize;
+
+use crate::Time;
+use crate::message::{Envelope, Value};
+
+/// `GET /v1/topics/{topic}/messages`.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Messages<'a> {
+    pub messages: Vec<Peeked<'a>>,
+    pub scanned: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<String>,
+}
+
+/// A message, looked at.
+#[derive(Debug, Serialize)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Peeked<'a> {
+    pub id: String,
+    pub partition: u32,
+    pub offset: u64,
+    pub key: std::borrow::Cow<'a, str>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value<'a>>,
+    pub produced_at: Time,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub envelope: Option<Envelope>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_error: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next_attempt_at: Option<Time>,
+}

@@ -1,0 +1,95 @@
+//! The stream of deliveries.
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::{HeaderValue, Response, header};
+use driftq_api::message::Consume;
+use driftq_core::command::Join;
+use driftq_core::{Line, Session};
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, number, text};
+use super::session::Connection;
+use super::{App, convert, group_name};
+use crate::node::Node;
+
+/// Unsettled deliveries a stream may hold that does not say how many.
+const CREDIT: u32 = 2;
+/// Bytes of one chunk, about.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+impl Ask for Consume {
+    const QUERY: &'static [Param] = &[
+        text("topic", &["topic"]),
+        text("group", &["group"]),
+        text("owner", &["owner"]),
+        number("lease_ms", &["lease_ms"]),
+        number("credit", &["credit"]),
+        text("start", &["start"]),
+    ];
+}
+
+pub(crate) async fn stream(
+    State(app): State<App>,
+    input: Input<Consume>,
+) -> Result<Response<Body>, Failure> {
+    let Consume { topic, group, owner, lease_ms, credit, start } = input.asked;
+    let start = convert::start(start)?;
+    let credit_bytes = app.limits.stream_bytes;
+    let join = |consumer| Join {
+        consumer,
+        name: group_name(&topic, &group),
+        owner: owner.into(),
+        lease_ms,
+        credit: credit.unwrap_or(CREDIT),
+        credit_bytes,
+        start,
+    };
+    let connection = Connection::open(&app, join, Session::stream).await?;
+    let stream = Stream { connection, node: app.node.clone(), draining: app.draining.clone() };
+    let body = Body::from_stream(futures_util::stream::unfold(stream, Stream::next));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/x-ndjson; charset=utf-8"),
+    );
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+struct Stream {
+    connection: Connection,
+    node: Node,
+    draining: tokio::sync::watch::Receiver<bool>,
+}
+
+impl Stream {
+    /// The next chunk: what is there, or what comes first.
+    async fn next(mut self) -> Option<(Result<Bytes, std::convert::Infallible>, Stream)> {
+        let line = tokio::select! {
+            biased;
+            _ = self.draining.wait_for(|is_draining| *is_draining) => None,
+            line = self.connection.next() => line,
+        };
+        let mut chunk = Vec::new();
+        match line? {
+            Line::Heartbeat => chunk.push(b'\n'),
+            Line::Delivery(delivery) => {
+                self.write(&mut chunk, &delivery);
+                while chunk.len() < CHUNK_BYTES
+                    && let Some(delivery) = self.connection.next_at_once()
+                {
+                    self.write(&mut chunk, &delivery);
+                }
+            }
+        }
+        Some((Ok(Bytes::from(chunk)), self))
+    }
+
+    fn write(&self, chunk: &mut Vec<u8>, delivery: &driftq_core::change::Delivery) {
+        let line = convert::delivery(delivery, self.node.keys());
+        serde_json::to_writer(&mut *chunk, &line).expect("a delivery is plain");
+        chunk.push(b'\n');
+    }
+}

@@ -1,0 +1,243 @@
+//! Between the words of the wire and the words of the core.
+
+use std::borrow::Cow;
+
+use data_encoding::BASE64;
+use driftq_api::dlq::{Death, Origin};
+use driftq_api::message::{
+    self as wire, Delivery as WireDelivery, Envelope as WireEnvelope, Lease, Redriven, Value,
+};
+use driftq_api::{Time, group, topic};
+use driftq_core::change::Delivery;
+use driftq_core::command::Start;
+use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
+use driftq_core::{
+    Envelope, Message, RetryRequest, Routing, Settings, Timestamp, TokenKeys, Trace,
+};
+
+use super::failure::Failure;
+
+pub(crate) fn time(at: Timestamp) -> Time {
+    Time(at.0)
+}
+
+/// Empty strings count as absent.
+fn given(text: Option<String>) -> Option<driftq_core::Text> {
+    text.filter(|text| !text.is_empty()).map(Into::into)
+}
+
+pub(crate) fn envelope(envelope: WireEnvelope) -> Envelope {
+    Envelope {
+        run_id: given(envelope.run_id),
+        step_id: given(envelope.step_id),
+        parent_step_id: given(envelope.parent_step_id),
+        tenant_id: given(envelope.tenant_id),
+        idempotency_key: given(envelope.idempotency_key),
+        target_topic: given(envelope.target_topic),
+        partition_override: envelope.partition_override,
+        deadline: envelope.deadline.map(|at| Timestamp(at.0)),
+        retry_policy: envelope.retry_policy.map(|policy| RetryRequest {
+            max_attempts: policy.max_attempts,
+            backoff_ms: policy.backoff_ms,
+            max_backoff_ms: policy.max_backoff_ms,
+        }),
+    }
+}
+
+/// None where there is nothing to say.
+pub(crate) fn wire_envelope(envelope: &Envelope) -> Option<WireEnvelope> {
+    if *envelope == Envelope::default() {
+        return None;
+    }
+    let text = |text: &Option<driftq_core::Text>| text.as_deref().map(str::to_owned);
+    Some(WireEnvelope {
+        run_id: text(&envelope.run_id),
+        step_id: text(&envelope.step_id),
+        parent_step_id: text(&envelope.parent_step_id),
+        tenant_id: text(&envelope.tenant_id),
+        idempotency_key: text(&envelope.idempotency_key),
+        target_topic: text(&envelope.target_topic),
+        partition_override: envelope.partition_override,
+        deadline: envelope.deadline.map(time),
+        retry_policy: envelope.retry_policy.map(|policy| wire::RetryPolicy {
+            max_attempts: policy.max_attempts,
+            backoff_ms: policy.backoff_ms,
+            max_backoff_ms: policy.max_backoff_ms,
+        }),
+    })
+}
+
+pub(crate) fn value(message: &Message) -> Value<'_> {
+    match std::str::from_utf8(&message.value) {
+        Ok(text) => Value::Text(text),
+        Err(_) => Value::Base64(BASE64.encode(&message.value)),
+    }
+}
+
+pub(crate) fn key(message: &Message) -> Cow<'_, str> {
+    String::from_utf8_lossy(&message.key)
+}
+
+pub(crate) fn delivery<'a>(delivery: &'a Delivery, keys: &TokenKeys) -> WireDelivery<'a> {
+    let message = &*delivery.message;
+    let id = delivery.id;
+    WireDelivery {
+        id: id.to_string(),
+        topic: &delivery.topic,
+        group: &delivery.group,
+        partition: id.lane.partition(),
+        offset: id.offset,
+        attempts: delivery.spent,
+        key: key(message),
+        value: value(message),
+        last_error: &delivery.last_error,
+        tenant_id: message.tenant(),
+        produced_at: time(message.produced_at),
+        lease: Lease {
+            token: keys.mint(&delivery.token),
+            attempt: delivery.hold.attempt,
+            expires_at: time(delivery.expires_at),
+        },
+        routing: message.routing.as_deref().map(routing),
+        envelope: wire_envelope(&message.envelope),
+        trace: message.trace.as_deref().map(trace),
+        redriven: message
+            .origin
+            .filter(|_| message.redriven > 0)
+            .map(|origin| Redriven { origin_id: origin.to_string(), times: message.redriven }),
+        dlq: death(message),
+    }
+}
+
+fn routing(routing: &Routing) -> wire::Routing<'_> {
+    wire::Routing {
+        label: &routing.label,
+        target_topic: routing.target_topic.as_deref(),
+        meta: routing.meta.iter().map(|(name, value)| (&**name, &**value)).collect(),
+    }
+}
+
+fn trace(trace: &Trace) -> wire::Trace<'_> {
+    wire::Trace { traceparent: &trace.parent, tracestate: trace.state.as_deref() }
+}
+
+/// On a dead letter: how it died.
+pub(crate) fn death(message: &Message) -> Option<Death> {
+    let death = message.death.as_deref()?;
+    Some(Death {
+        origin: Origin {
+            topic: death.topic.to_string(),
+            partition: death.id.lane.partition(),
+            offset: death.id.offset,
+            id: death.id.to_string(),
+        },
+        group: death.group.to_string(),
+        reason: death.reason.as_str(),
+        attempts: death.attempts,
+        last_error: death.last_error.to_string(),
+        last_owner: death.last_owner.to_string(),
+        produced_at: time(message.produced_at),
+        first_delivered_at: death.first_delivered_at.map(time),
+        dead_at: time(death.at),
+        tenant_id: message.tenant().to_owned(),
+        idempotency_key: message.envelope.idempotency_key.as_deref().map(str::to_owned),
+    })
+}
+
+/// Where a group begins; not every request may name a time.
+pub(crate) fn start(start: Option<group::Start>) -> Result<Start, Failure> {
+    match start {
+        None | Some(group::Start::Earliest) => Ok(Start::Earliest),
+        Some(group::Start::Latest) => Ok(Start::Latest),
+        Some(group::Start::Time(_)) => Err(Failure::invalid("start", "a time is not possible yet")),
+    }
+}
+
+pub(crate) fn topic(view: &TopicView, with_partitions: bool) -> topic::Topic {
+    let partitions: Vec<topic::Partition> = view
+        .partitions
+        .iter()
+        .zip(0..)
+        .map(|(lane, partition)| topic::Partition {
+            partition,
+            first_offset: lane.first,
+            next_offset: lane.high,
+            messages: lane.high - lane.first,
+            bytes: lane.bytes,
+        })
+        .collect();
+    topic::Topic {
+        name: view.name.to_string(),
+        partitions: partitions.len() as u32,
+        created_at: time(view.created_at),
+        settings: settings(&view.settings),
+        changed_settings: changed(view),
+        messages: partitions.iter().map(|partition| partition.messages).sum(),
+        bytes: partitions.iter().map(|partition| partition.bytes).sum(),
+        dead_letters: view.dead_letters,
+        partitions_detail: with_partitions.then_some(partitions),
+        groups: view.groups.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn settings(settings: &Settings) -> serde_json::Value {
+    serde_json::to_value(settings).expect("settings are plain")
+}
+
+/// The names of settings that were changed.
+fn changed(view: &TopicView) -> Vec<String> {
+    let changed = serde_json::to_value(&view.changed).expect("settings are plain");
+    changed.as_object().map(|object| object.keys().cloned().collect()).unwrap_or_default()
+}
+
+pub(crate) fn group(view: &GroupView, with_detail: bool) -> group::Group {
+    let sum = |of: fn(&CursorView) -> u64| view.partitions.iter().map(of).sum::<u64>();
+    let (leased, waiting) = (sum(|cursor| cursor.leased), sum(|cursor| cursor.waiting));
+    group::Group {
+        topic: view.topic.to_string(),
+        group: view.name.to_string(),
+        created_at: time(view.created_at),
+        paused: view.paused.as_ref().map(|paused| group::Paused {
+            since: time(paused.since),
+            by: paused.by.to_string(),
+            reason: paused.reason.to_string(),
+            until: paused.until.map(time),
+        }),
+        backlog: sum(|cursor| cursor.backlog),
+        open: leased + waiting,
+        leased,
+        waiting,
+        oldest_unsettled_at: view.oldest_unsettled_at.map(time),
+        partitions: with_detail.then(|| cursors(view)),
+        consumers: with_detail.then(|| view.consumers.iter().map(consumer).collect()),
+    }
+}
+
+pub(crate) fn cursors(view: &GroupView) -> Vec<group::Cursor> {
+    let cursors = view.partitions.iter().zip(0..);
+    let cursor = |(cursor, partition): (&CursorView, u32)| group::Cursor {
+        partition,
+        generation: cursor.generation.0,
+        next: cursor.next,
+        committed: cursor.committed.map_or(-1, u64::cast_signed),
+        backlog: cursor.backlog,
+        leased: cursor.leased,
+        waiting: cursor.waiting,
+        next_retry_at: cursor.next_retry_at.map(time),
+        blocked: cursor.blocked.map(driftq_core::view::Blocked::as_str),
+    };
+    cursors.map(cursor).collect()
+}
+
+pub(crate) fn consumer(view: &ConsumerView) -> group::Consumer {
+    group::Consumer {
+        consumer: format!("c_{}", view.consumer),
+        owner: view.owner.to_string(),
+        kind: None,
+        remote: None,
+        since: None,
+        credit: view.credit,
+        held: view.held,
+        lease_ms: u64::from(view.lease_ms),
+    }
+}

@@ -1,0 +1,144 @@
+//! From what went wrong to what the caller is told. One match per kind, without wildcard.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use driftq_api::{Error, ErrorCode};
+use driftq_core::Rejection;
+use driftq_core::command::Full;
+
+use crate::node::Lost;
+
+/// What a caller is told when it is not a success.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure(pub(crate) Error);
+
+impl Failure {
+    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Failure {
+        Failure(Error::new(code, message))
+    }
+
+    /// Malformed, unknown or out of range.
+    pub(crate) fn invalid(field: &str, why: impl Into<String>) -> Failure {
+        let why: String = why.into();
+        match field {
+            "" => Failure::new(ErrorCode::InvalidArgument, why),
+            _ => Failure::new(ErrorCode::InvalidArgument, format!("{field}: {why}"))
+                .with("field", field),
+        }
+    }
+
+    #[must_use]
+    pub(crate) fn with(self, field: &str, value: impl Into<serde_json::Value>) -> Failure {
+        Failure(self.0.with(field, value))
+    }
+
+    fn retry_after_ms(self, ms: u64) -> Failure {
+        self.with("retry_after_ms", ms)
+    }
+}
+
+impl IntoResponse for Failure {
+    /// The body is written by [`Failure::write`] once the request's id is known.
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.status();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl Failure {
+    fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.error.status()).expect("codes have real statuses")
+    }
+
+    /// Puts the failure into its response.
+    pub(crate) fn write(mut self, request_id: &str, response: &mut Response) {
+        self.0.request_id = request_id.to_owned();
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.remove(header::CONTENT_LENGTH);
+        if let Some(ms) = self.0.more.get("retry_after_ms").and_then(serde_json::Value::as_u64) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000).max(1)));
+        }
+        let body = serde_json::to_vec(&self.0).expect("an error is plain");
+        *response.body_mut() = Body::from(body);
+    }
+}
+
+impl From<Lost> for Failure {
+    fn from(lost: Lost) -> Failure {
+        let failure = Failure::new(ErrorCode::Unavailable, lost.to_string());
+        match lost {
+            Lost::Unknown => failure.with("outcome", "unknown").retry_after_ms(1_000),
+            Lost::NotServing | Lost::Overloaded => {
+                failure.with("outcome", "none").retry_after_ms(1_000)
+            }
+        }
+    }
+}
+
+impl From<Rejection> for Failure {
+    fn from(rejection: Rejection) -> Failure {
+        let says = rejection.to_string();
+        match rejection {
+            Rejection::Invalid { field, .. } => {
+                Failure::new(ErrorCode::InvalidArgument, says).with("field", field)
+            }
+            Rejection::DeadlinePassed => {
+                Failure::new(ErrorCode::InvalidArgument, says).with("reason", "deadline")
+            }
+            Rejection::NotFound(missing) => {
+                Failure::new(ErrorCode::NotFound, says).with("kind", missing.as_str())
+            }
+            Rejection::TopicExists { .. } => Failure::new(ErrorCode::AlreadyExists, says),
+            Rejection::NotOwner | Rejection::NotDelivered => {
+                Failure::new(ErrorCode::FailedPrecondition, says)
+            }
+            Rejection::TokenRequired => {
+                Failure::new(ErrorCode::InvalidArgument, says).with("field", "token")
+            }
+            Rejection::StaleLease { state, attempt, current } => {
+                let stale = Failure::new(
+                    ErrorCode::StaleLease,
+                    format!("{says}. Drop your result; do not retry."),
+                );
+                let stale = stale.with("state", state.as_str()).with("attempt", attempt);
+                match current {
+                    Some(current) => stale.with("current_attempt", current),
+                    None => stale,
+                }
+            }
+            Rejection::HasConsumers | Rejection::DeadLetterTopic => {
+                Failure::new(ErrorCode::FailedPrecondition, says)
+            }
+            Rejection::TooLarge { field, limit, size } => Failure::new(ErrorCode::TooLarge, says)
+                .with("field", field)
+                .with("limit", limit)
+                .with("size", size),
+            Rejection::KeyConflict => {
+                Failure::new(ErrorCode::Conflict, says).with("field", "value")
+            }
+            Rejection::Exhausted { full, retry_after_ms } => {
+                let (reason, group) = match full {
+                    Full::Messages(group) => ("partition_buffer_full", group),
+                    Full::Bytes(group) => ("partition_buffer_bytes_full", group),
+                };
+                let says = match &group {
+                    Some(group) => format!("the partition is full: group {group} is behind"),
+                    None => "the partition is full, and no group reads it".to_owned(),
+                };
+                let failure = Failure::new(ErrorCode::ResourceExhausted, says)
+                    .with("reason", reason)
+                    .retry_after_ms(retry_after_ms);
+                match group {
+                    Some(group) => failure.with("group", &*group),
+                    None => failure,
+                }
+            }
+            Rejection::Poisonous => Failure::new(ErrorCode::Internal, says).with("outcome", "none"),
+        }
+    }
+}

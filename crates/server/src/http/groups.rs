@@ -1,0 +1,169 @@
+//! Groups.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use driftq_api::group::{
+    CreateGroup, DeletedGroup, Group, Groups, Moved, Pause as PauseRequest, Resume,
+    Seek as SeekRequest, SeekEnd, SeekTo as WireSeekTo, Sought,
+};
+use driftq_core::command::{GroupName, Pause, Seek, SeekTo};
+use driftq_core::{Command, Reply, Timestamp};
+use serde::Deserialize;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, flag, number, text};
+use super::pages::Pages;
+use super::{App, convert, group_name, topic_name, unexpected};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct List {
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+impl Ask for List {
+    const QUERY: &'static [Param] = &[number("limit", &["limit"]), text("cursor", &["cursor"])];
+}
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    input: Input<List>,
+) -> Result<Json<Groups>, Failure> {
+    let pages = Pages::new(input.asked.limit, input.asked.cursor.as_deref())?;
+    let Reply::Groups(views) = app.ask(Command::ListGroups(topic_name(&topic))).await? else {
+        return Err(unexpected());
+    };
+    let (views, next_cursor) = pages.of(views, |view| &view.name);
+    let groups = views.iter().map(|view| convert::group(view, false)).collect();
+    Ok(Json(Groups { groups, next_cursor }))
+}
+
+async fn view(app: &App, name: GroupName) -> Result<Json<Group>, Failure> {
+    let Reply::Group(view) = app.ask(Command::ViewGroup(name)).await? else {
+        return Err(unexpected());
+    };
+    Ok(Json(convert::group(&view, true)))
+}
+
+pub(crate) async fn show(
+    State(app): State<App>,
+    Path((topic, group)): Path<(String, String)>,
+) -> Result<Json<Group>, Failure> {
+    view(&app, group_name(&topic, &group)).await
+}
+
+impl Ask for CreateGroup {
+    const QUERY: &'static [Param] = &[text("start", &["start"])];
+}
+
+pub(crate) async fn create(
+    State(app): State<App>,
+    Path((topic, group)): Path<(String, String)>,
+    input: Input<CreateGroup>,
+) -> Result<(StatusCode, Json<Group>), Failure> {
+    let name = group_name(&topic, &group);
+    let create = Command::CreateGroup(name.clone(), convert::start(input.asked.start)?);
+    let is_new = matches!(app.ask(create).await?, Reply::GroupCreated { .. });
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, view(&app, name).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Delete {
+    confirm: Option<String>,
+}
+
+impl Ask for Delete {
+    const QUERY: &'static [Param] = &[text("confirm", &["confirm"])];
+}
+
+pub(crate) async fn delete(
+    State(app): State<App>,
+    Path((topic, group)): Path<(String, String)>,
+    input: Input<Delete>,
+) -> Result<Json<DeletedGroup>, Failure> {
+    let name = group_name(&topic, &group);
+    if input.asked.confirm.as_deref() != Some(&group) {
+        let would = app.ask(Command::WouldDeleteGroup(name)).await?;
+        let Reply::WouldDeleteGroup { backlog, open } = would else { return Err(unexpected()) };
+        let says = format!(
+            "deleting \"{group}\" would drop its place in {backlog} messages ({open} open); \
+             repeat with ?confirm={group}"
+        );
+        return Err(Failure::invalid("confirm", says));
+    }
+    let deleted = app.ask(Command::DeleteGroup(name)).await?;
+    let Reply::GroupDeleted { backlog, open } = deleted else { return Err(unexpected()) };
+    Ok(Json(DeletedGroup { status: "deleted", backlog, open }))
+}
+
+impl Ask for PauseRequest {
+    const QUERY: &'static [Param] =
+        &[text("reason", &["reason"]), text("by", &["by"]), text("until", &["until"])];
+}
+
+pub(crate) async fn pause(
+    State(app): State<App>,
+    Path((topic, group)): Path<(String, String)>,
+    input: Input<PauseRequest>,
+) -> Result<Json<Group>, Failure> {
+    let PauseRequest { reason, by, until } = input.asked;
+    let name = group_name(&topic, &group);
+    let pause = Pause {
+        name: name.clone(),
+        by: by.unwrap_or_default().into(),
+        reason: reason.unwrap_or_default().into(),
+        until: until.map(|at| Timestamp(at.0)),
+    };
+    app.ask(Command::Pause(pause)).await?;
+    view(&app, name).await
+}
+
+impl Ask for Resume {
+    const QUERY: &'static [Param] = &[];
+}
+
+pub(crate) async fn resume(
+    State(app): State<App>,
+    Path((topic, group)): Path<(String, String)>,
+    _: Input<Resume>,
+) -> Result<Json<Group>, Failure> {
+    let name = group_name(&topic, &group);
+    app.ask(Command::Resume(name.clone())).await?;
+    view(&app, name).await
+}
+
+impl Ask for SeekRequest {
+    const QUERY: &'static [Param] = &[text("to", &["to"]), flag("dry_run", &["dry_run"])];
+}
+
+pub(crate) async fn seek(
+    State(app): State<App>,
+    Path((topic, group)): Path<(String, String)>,
+    input: Input<SeekRequest>,
+) -> Result<Json<Sought>, Failure> {
+    let SeekRequest { to, dry_run } = input.asked;
+    let to = match to {
+        WireSeekTo::End(SeekEnd::Earliest) => SeekTo::Earliest,
+        WireSeekTo::End(SeekEnd::Latest) => SeekTo::Latest,
+        WireSeekTo::Time(_) => return Err(Failure::invalid("to", "a time is not possible yet")),
+        WireSeekTo::Offset(at) => SeekTo::Offset { partition: at.partition, offset: at.offset },
+    };
+    let seek = Seek { name: group_name(&topic, &group), to, dry_run };
+    let Reply::Sought(sought) = app.ask(Command::Seek(seek)).await? else {
+        return Err(unexpected());
+    };
+    let moved = |&(partition, from, to): &(u32, u64, u64)| Moved { partition, from, to };
+    Ok(Json(Sought {
+        status: "moved",
+        dry_run,
+        partitions: sought.moved.iter().map(moved).collect(),
+        redelivers: sought.redelivers,
+        skips: sought.skips,
+        dropped_open: sought.dropped_open,
+    }))
+}

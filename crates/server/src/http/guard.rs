@@ -1,0 +1,118 @@
+//! Who may come in, and what every answer carries.
+//!
+//! A web page must not be able to use a developer's queue: a request with an `Origin` is refused unless it
+//! was allowed, and on a loopback listener so is a `Host` that is not this machine.
+
+use std::any::Any;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use driftq_api::ErrorCode;
+use subtle::ConstantTimeEq as _;
+
+use super::App;
+use super::failure::Failure;
+
+/// Who may come in.
+#[derive(Default)]
+pub struct Guard {
+    /// The key that every request must carry, if there is one.
+    pub api_key: Option<String>,
+    /// Web pages that may come.
+    pub allowed_origins: Vec<String>,
+    /// Names this server may be called by beside those of this machine.
+    pub allowed_hosts: Vec<String>,
+    /// Whether the listener is of this machine only.
+    pub is_loopback: bool,
+}
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// Around every request.
+pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let request_id = request_id(request.headers());
+    let path = request.uri().path().to_owned();
+    let refused = app.guard.refusal(request.headers(), &path);
+    let mut response = match refused {
+        Some(refused) => refused.into_response(),
+        None => next.run(request).await,
+    };
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED
+        && response.extensions().get::<Failure>().is_none()
+    {
+        let failure = Failure::new(ErrorCode::MethodNotAllowed, "this path has other methods");
+        response.extensions_mut().insert(failure);
+    }
+    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        failure.write(&request_id, &mut response);
+    }
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if let Ok(id) = HeaderValue::from_str(&request_id) {
+        headers.insert(REQUEST_ID, id);
+    }
+    response
+}
+
+/// The caller's, if it is one; else a new one.
+fn request_id(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
+    let is_good = |id: &&str| {
+        (1..=128).contains(&id.len())
+            && id.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+    };
+    match given.filter(is_good) {
+        Some(id) => id.to_owned(),
+        None => format!("{:032x}", fastrand::u128(..)),
+    }
+}
+
+/// A defect of ours; the rest of the server goes on.
+pub(crate) fn panicked(_: Box<dyn Any + Send>) -> Response {
+    tracing::error!("a request handler panicked");
+    Failure::new(ErrorCode::Internal, "a defect of the server; it is in its log")
+        .with("outcome", "unknown")
+        .into_response()
+}
+
+/// Paths that say nothing secret and that probes ask for without a key.
+const OPEN_PATHS: [&str; 2] = ["/v1/healthz", "/v1/readyz"];
+
+impl Guard {
+    fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<Failure> {
+        if let Some(origin) = headers.get(header::ORIGIN) {
+            let is_allowed = self.allowed_origins.iter().any(|allowed| origin == allowed.as_str());
+            if !is_allowed {
+                let says =
+                    "requests of web pages are refused: allow the origin in http.allowed_origins";
+                return Some(Failure::new(ErrorCode::PermissionDenied, says));
+            }
+        }
+        if self.is_loopback && !self.is_known_host(headers) {
+            let says = "this Host is not this machine: allow it in http.allowed_hosts";
+            return Some(Failure::new(ErrorCode::PermissionDenied, says));
+        }
+        let key = self.api_key.as_ref().filter(|_| !OPEN_PATHS.contains(&path))?;
+        let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
+        let is_same = bool::from(given.trim().as_bytes().ct_eq(key.as_bytes()));
+        (!is_same).then(|| {
+            let says = "send the server's key: Authorization: Bearer <key>";
+            Failure::new(ErrorCode::Unauthenticated, says)
+        })
+    }
+
+    fn is_known_host(&self, headers: &HeaderMap) -> bool {
+        // HTTP/2 has the authority in its own place; a browser that rebinds a name sends it here or there.
+        let Some(host) = headers.get(header::HOST) else { return true };
+        let Ok(host) = host.to_str() else { return false };
+        let name = match host.strip_prefix('[') {
+            Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
+            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        ["localhost", "127.0.0.1", "::1"].contains(&name)
+            || self.allowed_hosts.iter().any(|allowed| allowed == host || allowed == name)
+    }
+}

@@ -1,0 +1,40 @@
+//! Is it alive, is it ready, what is it?
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use driftq_api::health::{Health, Version};
+
+use super::App;
+
+pub(crate) async fn alive() -> Json<Health> {
+    Json(Health { status: "ok", reasons: Vec::new() })
+}
+
+pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) {
+    let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
+    if *app.draining.borrow() && reasons.is_empty() {
+        reasons.push("draining: the server is shutting down".to_owned());
+    }
+    match reasons.is_empty() {
+        true => (StatusCode::OK, Json(Health { status: "ready", reasons })),
+        false => (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "not_ready", reasons })),
+    }
+}
+
+/// What an SDK may ask before it sends.
+const FEATURES: &[&str] = &["batch", "receive", "settle"];
+
+pub(crate) async fn version(State(app): State<App>) -> Json<Version> {
+    let about = app.about;
+    Json(Version {
+        version: env!("CARGO_PKG_VERSION"),
+        commit: about.commit,
+        wal_enabled: about.engine != "memory",
+        engine: about.engine,
+        durability: about.durability,
+        api: "v1",
+        features: FEATURES,
+        started_at: about.started_at,
+    })
+}

@@ -1,0 +1,156 @@
+//! What a request says: a JSON body, or else its query string.
+//!
+//! A body is JSON whatever its `Content-Type` says, so that `curl -d` works. Without a body the query is
+//! read, by a table of names per request. Both at once are refused, and so is everything unknown.
+
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{FromRequest, Request};
+use axum::http::{HeaderMap, header};
+use driftq_api::ErrorCode;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::App;
+use super::failure::Failure;
+
+/// How long a body may take to come in.
+const BODY_TIME: Duration = Duration::from_secs(30);
+
+/// A request that can be read.
+pub(crate) trait Ask: DeserializeOwned {
+    /// Its query form.
+    const QUERY: &'static [Param];
+}
+
+/// One name of a query.
+pub(crate) struct Param {
+    name: &'static str,
+    /// Where it goes in the JSON form.
+    path: &'static [&'static str],
+    kind: Kind,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Text,
+    Number,
+    Flag,
+    /// Unix milliseconds, where the JSON form has a time.
+    UnixMs,
+}
+
+pub(crate) const fn text(name: &'static str, path: &'static [&'static str]) -> Param {
+    Param { name, path, kind: Kind::Text }
+}
+
+pub(crate) const fn number(name: &'static str, path: &'static [&'static str]) -> Param {
+    Param { name, path, kind: Kind::Number }
+}
+
+pub(crate) const fn flag(name: &'static str, path: &'static [&'static str]) -> Param {
+    Param { name, path, kind: Kind::Flag }
+}
+
+pub(crate) const fn unix_ms(name: &'static str, path: &'static [&'static str]) -> Param {
+    Param { name, path, kind: Kind::UnixMs }
+}
+
+/// The request, read.
+pub(crate) struct Input<T> {
+    pub(crate) asked: T,
+    pub(crate) headers: HeaderMap,
+}
+
+impl<T: Ask> FromRequest<App> for Input<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &App) -> Result<Input<T>, Failure> {
+        let (parts, body) = request.into_parts();
+        let encoding = parts.headers.get(header::CONTENT_ENCODING);
+        if encoding.is_some_and(|encoding| encoding != "identity") {
+            return Err(Failure::invalid("", "the body is compressed: send it as it is"));
+        }
+        let body = whole(body, app.limits.body_bytes).await?;
+        let query = parts.uri.query().unwrap_or_default();
+        let asked = match (body.is_empty(), query.is_empty()) {
+            (false, true) => from_json(&body)?,
+            (false, false) => {
+                return Err(Failure::invalid("", "body and query at once: send one of them"));
+            }
+            (true, _) => from_query(query)?,
+        };
+        Ok(Input { asked, headers: parts.headers })
+    }
+}
+
+async fn whole(body: axum::body::Body, limit: usize) -> Result<Bytes, Failure> {
+    let reading = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect());
+    match reading.await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
+            let says = format!("the body has more than {limit} bytes");
+            Err(Failure::new(ErrorCode::TooLarge, says).with("field", "body").with("limit", limit))
+        }
+        Ok(Err(_)) => Err(Failure::invalid("", "the body broke off")),
+        Err(_) => Err(Failure::new(ErrorCode::RequestTimeout, "the body came too slowly")
+            .with("outcome", "none")),
+    }
+}
+
+pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let asked = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "" } else { &path };
+        Failure::invalid(field, error.inner().to_string())
+    })?;
+    reader.end().map_err(|error| Failure::invalid("", error.to_string()))?;
+    Ok(asked)
+}
+
+pub(crate) fn from_query<T: Ask>(query: &str) -> Result<T, Failure> {
+    let mut asked = Map::new();
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let Some(param) = T::QUERY.iter().find(|param| param.name == name) else {
+            let known: Vec<_> = T::QUERY.iter().map(|param| param.name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(Failure::invalid(&name, format!("no such parameter; known: {known}")));
+        };
+        let value = match param.kind {
+            Kind::Text => Value::from(value.into_owned()),
+            Kind::Number => {
+                let number: Option<i64> = value.parse().ok();
+                Value::from(number.ok_or_else(|| Failure::invalid(&name, "not a number"))?)
+            }
+            Kind::UnixMs => {
+                let ms: Option<u64> = value.parse().ok();
+                let ms = ms.ok_or_else(|| Failure::invalid(&name, "not Unix milliseconds"))?;
+                Value::from(driftq_api::Time(ms).to_string())
+            }
+            Kind::Flag => match &*value {
+                "true" | "1" => Value::from(true),
+                "false" | "0" => Value::from(false),
+                _ => return Err(Failure::invalid(&name, "not true or false")),
+            },
+        };
+        put(&mut asked, param.path, value).map_err(|()| Failure::invalid(&name, "given twice"))?;
+    }
+    let text = serde_json::to_vec(&asked).expect("plain values");
+    from_json(&text)
+}
+
+/// Puts a value where it goes; an alias beside its name is the same place twice.
+fn put(into: &mut Map<String, Value>, path: &[&str], value: Value) -> Result<(), ()> {
+    let [name, rest @ ..] = path else { return Err(()) };
+    if rest.is_empty() {
+        return match into.insert((*name).to_owned(), value) {
+            Some(_) => Err(()),
+            None => Ok(()),
+        };
+    }
+    let inner = into.entry(*name).or_insert_with(|| Value::Object(Map::new()));
+    put(inner.as_object_mut().ok_or(())?, rest, value)
+}

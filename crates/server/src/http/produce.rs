@@ -1,0 +1,171 @@
+//! Producing: one message, or many.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use bytes::Bytes;
+use data_encoding::BASE64;
+use driftq_api::message::{Item, Produce as Request, ProduceBatch, ProducedBatch, Receipt};
+use driftq_core::command::Produce;
+use driftq_core::{Answered, Command, Reply, Trace};
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, number, text, unix_ms};
+use super::{App, convert, topic_name, unexpected};
+use crate::node::Lost;
+
+/// Items of one batch.
+pub(crate) const ITEMS_MAX: usize = 1_000;
+
+impl Ask for Request {
+    const QUERY: &'static [Param] = &[
+        text("topic", &["topic"]),
+        text("value", &["value"]),
+        text("key", &["key"]),
+        text("run_id", &["envelope", "run_id"]),
+        text("step_id", &["envelope", "step_id"]),
+        text("parent_step_id", &["envelope", "parent_step_id"]),
+        text("tenant_id", &["envelope", "tenant_id"]),
+        text("tenant", &["envelope", "tenant_id"]),
+        text("idempotency_key", &["envelope", "idempotency_key"]),
+        text("idem_key", &["envelope", "idempotency_key"]),
+        text("target_topic", &["envelope", "target_topic"]),
+        number("partition_override", &["envelope", "partition_override"]),
+        text("deadline", &["envelope", "deadline"]),
+        text("deadline_rfc3339", &["envelope", "deadline"]),
+        unix_ms("deadline_ms", &["envelope", "deadline"]),
+        number("retry_max_attempts", &["envelope", "retry_policy", "max_attempts"]),
+        number("retry_backoff_ms", &["envelope", "retry_policy", "backoff_ms"]),
+        number("retry_max_backoff_ms", &["envelope", "retry_policy", "max_backoff_ms"]),
+    ];
+}
+
+impl Ask for ProduceBatch {
+    const QUERY: &'static [Param] = &[];
+}
+
+pub(crate) async fn one(
+    State(app): State<App>,
+    input: Input<Request>,
+) -> Result<Json<Receipt>, Failure> {
+    let topic = input.asked.topic.clone();
+    let mut request = input.asked;
+    if let Some(key) = idempotency_key(&input.headers)? {
+        let envelope = request.envelope.get_or_insert_default();
+        let named = envelope.idempotency_key.get_or_insert_with(|| key.clone());
+        if *named != key {
+            let says = "the Idempotency-Key header and envelope.idempotency_key differ";
+            return Err(Failure::invalid("idempotency_key", says));
+        }
+    }
+    let produce = command(request, trace(&input.headers))?;
+    receipt(topic, app.node.call(produce).await).map(Json)
+}
+
+/// The header, bare or in double quotes.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    let not_text = |_| Failure::invalid("Idempotency-Key", "not text");
+    let text = std::str::from_utf8(value.as_bytes()).map_err(not_text)?.trim();
+    let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    Ok(Some(quoted.unwrap_or(text).to_owned()))
+}
+
+/// W3C trace context, where it is well formed.
+fn trace(headers: &HeaderMap) -> Option<Box<Trace>> {
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let parent = header("traceparent").filter(|parent| is_traceparent(parent))?;
+    const STATE_CHARS_MAX: usize = 512;
+    let state = header("tracestate").filter(|state| state.len() <= STATE_CHARS_MAX);
+    Some(Box::new(Trace { parent: parent.into(), state: state.map(Into::into) }))
+}
+
+fn is_traceparent(parent: &str) -> bool {
+    let parts: Vec<&str> = parent.split('-').collect();
+    let is_hex =
+        |part: &str| part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+    let lengths = parts.iter().map(|part| part.len());
+    lengths.eq([2, 32, 16, 2]) && parts.iter().all(|part| is_hex(part)) && parts[0] != "ff"
+}
+
+fn command(request: Request, trace: Option<Box<Trace>>) -> Result<Command, Failure> {
+    let Request { topic, key, value, value_base64, envelope } = request;
+    let value = match (value, value_base64) {
+        (Some(text), None) => Bytes::from(text),
+        (None, Some(digits)) => {
+            let bytes = BASE64.decode(digits.as_bytes());
+            Bytes::from(bytes.map_err(|_| {
+                Failure::invalid("value_base64", "not base64 of the standard alphabet, padded")
+            })?)
+        }
+        (Some(_), Some(_)) => {
+            return Err(Failure::invalid("value", "value and value_base64 at once"));
+        }
+        (None, None) => return Err(Failure::invalid("value", "value or value_base64 is required")),
+    };
+    Ok(Command::Produce(Box::new(Produce {
+        topic: topic_name(&topic),
+        key: Bytes::from(key.unwrap_or_default()),
+        value,
+        envelope: envelope.map(convert::envelope).unwrap_or_default(),
+        routing: None,
+        trace,
+    })))
+}
+
+fn receipt(topic: String, answered: Result<Answered, Lost>) -> Result<Receipt, Failure> {
+    let Reply::Produced(receipt) = answered?? else { return Err(unexpected()) };
+    Ok(Receipt {
+        status: "produced",
+        topic,
+        final_topic: receipt.final_topic.map(|topic| topic.to_string()),
+        partition: receipt.partition,
+        offset: receipt.offset,
+        id: receipt.id.to_string(),
+        deduplicated: receipt.deduplicated,
+    })
+}
+
+pub(crate) async fn batch(
+    State(app): State<App>,
+    input: Input<ProduceBatch>,
+) -> Result<Json<ProducedBatch>, Failure> {
+    if input.headers.contains_key("idempotency-key") {
+        let says = "keys belong to messages: use envelope.idempotency_key";
+        return Err(Failure::invalid("Idempotency-Key", says));
+    }
+    let messages = input.asked.messages;
+    if messages.is_empty() || messages.len() > ITEMS_MAX {
+        return Err(Failure::invalid("messages", "1 to 1000 are possible"));
+    }
+    let trace = trace(&input.headers);
+    let mut commands = Vec::with_capacity(messages.len());
+    // Where each item's answer will come from: the shard, or nowhere because it cannot be sent.
+    let mut items = Vec::with_capacity(messages.len());
+    for message in messages {
+        let topic = message.topic.clone();
+        match command(message, trace.clone()) {
+            Ok(command) => {
+                commands.push(command);
+                items.push(Ok(topic));
+            }
+            Err(failure) => items.push(Err(failure)),
+        }
+    }
+    let mut answers = app.node.call_all(commands).await.into_iter();
+    let results: Vec<Item<Receipt>> = items
+        .into_iter()
+        .map(|item| {
+            let answer = item.and_then(|topic| {
+                receipt(topic, answers.next().expect("one answer for each command"))
+            });
+            match answer {
+                Ok(receipt) => Item::Done(receipt),
+                Err(Failure(error)) => Item::Error(error),
+            }
+        })
+        .collect();
+    let accepted = results.iter().filter(|item| matches!(item, Item::Done(_))).count();
+    let refused = results.len() - accepted;
+    Ok(Json(ProducedBatch { results, accepted, refused }))
+}

@@ -1,0 +1,75 @@
+//! The long poll.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderValue, Response, header};
+use driftq_api::message::{Receive, Received};
+use driftq_core::Session;
+use driftq_core::command::Join;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, number, text};
+use super::session::Connection;
+use super::{App, convert, group_name};
+
+const MAX: u32 = 1;
+const WAIT_MS: u64 = 20_000;
+const WAIT_MS_MAX: u64 = 60_000;
+const MAX_MAX: u32 = 1_000;
+
+impl Ask for Receive {
+    const QUERY: &'static [Param] = &[
+        text("topic", &["topic"]),
+        text("group", &["group"]),
+        text("owner", &["owner"]),
+        number("lease_ms", &["lease_ms"]),
+        number("max", &["max"]),
+        number("wait_ms", &["wait_ms"]),
+        text("start", &["start"]),
+    ];
+}
+
+pub(crate) async fn receive(
+    State(app): State<App>,
+    input: Input<Receive>,
+) -> Result<Response<Body>, Failure> {
+    let Receive { topic, group, owner, lease_ms, max, wait_ms, start } = input.asked;
+    let (max, wait_ms) = (max.unwrap_or(MAX), wait_ms.unwrap_or(WAIT_MS));
+    if !(1..=MAX_MAX).contains(&max) {
+        return Err(Failure::invalid("max", "1 to 1000 are possible"));
+    }
+    if wait_ms > WAIT_MS_MAX {
+        return Err(Failure::invalid("wait_ms", "0 to 60000 are possible"));
+    }
+    let start = convert::start(start)?;
+    let credit_bytes = app.limits.stream_bytes;
+    let join = |consumer| Join {
+        consumer,
+        name: group_name(&topic, &group),
+        owner: owner.into(),
+        lease_ms,
+        credit: max,
+        credit_bytes,
+        start,
+    };
+    let poll = |consumer, now| Session::poll(consumer, now, wait_ms);
+    let mut connection = Connection::open(&app, join, poll).await?;
+    let mut draining = app.draining.clone();
+    tokio::select! {
+        () = connection.answered() => {}
+        _ = draining.wait_for(|is_draining| *is_draining) => {}
+    }
+    let mut deliveries = Vec::new();
+    while deliveries.len() < max as usize
+        && let Some(delivery) = connection.next_at_once()
+    {
+        deliveries.push(delivery);
+    }
+    let keys = app.node.keys();
+    let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, keys)).collect();
+    let body = serde_json::to_vec(&Received { messages }).expect("deliveries are plain");
+    let mut response = Response::new(Body::from(body));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    Ok(response)
+}

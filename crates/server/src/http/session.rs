@@ -1,0 +1,138 @@
+//! One consumer's connection: the core's session machine, fed from the shard and drained by the client.
+
+use std::time::Duration;
+
+use driftq_core::change::Delivery;
+use driftq_core::command::Join;
+use driftq_core::{ConsumerId, Line, Reply, Session, Timestamp};
+use tokio::time::Instant;
+
+use super::failure::Failure;
+use super::{App, unexpected};
+use crate::node::{Deliveries, Given, Node};
+
+/// A consumer that takes part. Dropped, it leaves, and what the client never saw goes back.
+pub(crate) struct Connection {
+    node: Node,
+    session: Session,
+    deliveries: Deliveries,
+    began: Instant,
+}
+
+/// What the shard did while the client waited.
+enum Event {
+    Delivered,
+    Over,
+    Time,
+}
+
+impl Connection {
+    /// Joins, and begins with `session` of the new consumer.
+    pub(crate) async fn open(
+        app: &App,
+        join: impl FnOnce(ConsumerId) -> Join,
+        session: impl FnOnce(ConsumerId, Timestamp) -> Session,
+    ) -> Result<Connection, Failure> {
+        let consumer = app.node.next_consumer();
+        // Made before the answer, so that it leaves even if the caller goes while it waits.
+        let mut leaving = Leaving { node: app.node.clone(), consumer: Some(consumer) };
+        let (answered, deliveries) = app.node.join(join(consumer)).await?;
+        let Reply::Joined { .. } = answered? else { return Err(unexpected()) };
+        leaving.consumer = None;
+        let session = session(consumer, Timestamp(0));
+        Ok(Connection { node: app.node.clone(), session, deliveries, began: Instant::now() })
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The next line of a stream. None: it is over.
+    pub(crate) async fn next(&mut self) -> Option<Line> {
+        loop {
+            self.take_what_came();
+            if let Some(line) = self.session.pull(self.now()) {
+                return Some(line);
+            }
+            if let Event::Over = self.wait().await {
+                return None;
+            }
+        }
+    }
+
+    /// A line that is there without waiting.
+    pub(crate) fn next_at_once(&mut self) -> Option<Box<Delivery>> {
+        self.take_what_came();
+        match self.session.pull(self.now()) {
+            Some(Line::Delivery(delivery)) => Some(delivery),
+            Some(Line::Heartbeat) | None => None,
+        }
+    }
+
+    /// Waits until a poll has its answer.
+    pub(crate) async fn answered(&mut self) {
+        loop {
+            self.take_what_came();
+            if self.session.is_due(self.now()) {
+                return;
+            }
+            if let Event::Over = self.wait().await {
+                return;
+            }
+        }
+    }
+
+    async fn wait(&mut self) -> Event {
+        let until = self.session.next_deadline().since(self.now());
+        tokio::select! {
+            deliveries = self.deliveries.recv() => match deliveries {
+                Some(deliveries) => {
+                    self.deliver(deliveries);
+                    Event::Delivered
+                }
+                None => Event::Over,
+            },
+            () = tokio::time::sleep(Duration::from_millis(until)) => Event::Time,
+        }
+    }
+
+    fn take_what_came(&mut self) {
+        while let Ok(deliveries) = self.deliveries.try_recv() {
+            self.deliver(deliveries);
+        }
+    }
+
+    fn deliver(&mut self, deliveries: Given) {
+        let now = self.now();
+        for delivery in deliveries {
+            if let Some(command) = self.session.deliver(now, delivery) {
+                self.node.tell(command);
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // From here on the shard finds nobody and gives back by itself.
+        self.deliveries.close();
+        self.take_what_came();
+        for command in self.session.end() {
+            self.node.tell(command);
+        }
+    }
+}
+
+/// Leaves, unless told not to.
+struct Leaving {
+    node: Node,
+    consumer: Option<ConsumerId>,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if let Some(consumer) = self.consumer {
+            self.node.tell(driftq_core::Command::Leave(consumer));
+        }
+    }
+}

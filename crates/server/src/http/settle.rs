@@ -1,0 +1,171 @@
+//! Settling: one delivery, or many.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use driftq_api::message::Item;
+use driftq_api::settle::{Op, Settle, SettleMany, Settled, SettledMany};
+use driftq_core::command::{Claim, Extend, Nack, NackKind};
+use driftq_core::{Answered, Command, Reply};
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, flag, number, text};
+use super::produce::ITEMS_MAX;
+use super::{App, NAMESPACE, convert, group_name, unexpected};
+use crate::node::Lost;
+
+impl Ask for Settle {
+    const QUERY: &'static [Param] = &[
+        text("token", &["token"]),
+        text("topic", &["topic"]),
+        text("group", &["group"]),
+        number("partition", &["partition"]),
+        number("offset", &["offset"]),
+        text("owner", &["owner"]),
+        text("reason", &["reason"]),
+        text("error", &["reason"]),
+        number("delay_ms", &["delay_ms"]),
+        flag("final", &["final"]),
+        flag("release", &["release"]),
+        number("lease_ms", &["lease_ms"]),
+    ];
+}
+
+impl Ask for SettleMany {
+    const QUERY: &'static [Param] = &[];
+}
+
+pub(crate) async fn ack(
+    State(app): State<App>,
+    input: Input<Settle>,
+) -> Result<StatusCode, Failure> {
+    settle(&app, Op::Ack, input.asked).await.map(|_| StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn nack(
+    State(app): State<App>,
+    input: Input<Settle>,
+) -> Result<StatusCode, Failure> {
+    settle(&app, Op::Nack, input.asked).await.map(|_| StatusCode::NO_CONTENT)
+}
+
+pub(crate) async fn extend(
+    State(app): State<App>,
+    input: Input<Settle>,
+) -> Result<Json<Settled>, Failure> {
+    settle(&app, Op::Extend, input.asked).await.map(Json)
+}
+
+async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, Failure> {
+    if asked.op.is_some() {
+        return Err(Failure::invalid("op", "the path says it"));
+    }
+    let command = command(app, op, asked)?;
+    settled(op, app.node.call(command).await)
+}
+
+pub(crate) async fn many(
+    State(app): State<App>,
+    input: Input<SettleMany>,
+) -> Result<Json<SettledMany>, Failure> {
+    let asked = input.asked.items;
+    if asked.is_empty() || asked.len() > ITEMS_MAX {
+        return Err(Failure::invalid("items", "1 to 1000 are possible"));
+    }
+    let mut commands = Vec::with_capacity(asked.len());
+    let mut items = Vec::with_capacity(asked.len());
+    for one in asked {
+        let op = one.op.ok_or_else(|| Failure::invalid("op", "ack, nack or extend"));
+        let read = op.and_then(|op| Ok((op, command(&app, op, one)?)));
+        items.push(read.map(|(op, command)| {
+            commands.push(command);
+            op
+        }));
+    }
+    let mut answers = app.node.call_all(commands).await.into_iter();
+    let results: Vec<Item<Settled>> = items
+        .into_iter()
+        .map(|item| {
+            let answer = item
+                .and_then(|op| settled(op, answers.next().expect("one answer for each command")));
+            match answer {
+                Ok(settled) => Item::Done(settled),
+                Err(Failure(error)) => Item::Error(error),
+            }
+        })
+        .collect();
+    let done = results.iter().filter(|item| matches!(item, Item::Done(_))).count();
+    let refused = results.len() - done;
+    Ok(Json(SettledMany { results, done, refused }))
+}
+
+fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
+    let claim = claim(app, &asked)?;
+    let Settle { reason, delay_ms, is_final, release, lease_ms, .. } = asked;
+    let is_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some() || release.is_some();
+    if op != Op::Nack && is_nack {
+        return Err(Failure::invalid("", "reason, delay_ms, final and release belong to a nack"));
+    }
+    if op != Op::Extend && lease_ms.is_some() {
+        return Err(Failure::invalid("lease_ms", "it belongs to an extend"));
+    }
+    Ok(match op {
+        Op::Ack => Command::Ack(claim),
+        Op::Extend => Command::Extend(Extend { claim, lease_ms }),
+        Op::Nack => {
+            let kind = match (is_final.unwrap_or(false), release.unwrap_or(false)) {
+                (true, true) => return Err(Failure::invalid("final", "final and release at once")),
+                (true, false) if delay_ms.is_some() => {
+                    return Err(Failure::invalid("delay_ms", "a final nack has no delay"));
+                }
+                (true, false) => NackKind::Final,
+                (false, true) => NackKind::Release,
+                (false, false) => NackKind::Failed,
+            };
+            let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
+            Command::Nack(Nack { claim, reason, delay_ms, kind })
+        }
+    })
+}
+
+/// The delivery that is meant. Token and place together must agree.
+fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
+    let Settle { token, topic, group, partition, offset, owner, .. } = asked;
+    if let Some(text) = token {
+        let token = app.node.keys().verify(text);
+        let token = token.map_err(|error| Failure::invalid("token", error.to_string()))?;
+        if *token.namespace != *NAMESPACE {
+            return Err(Failure::invalid("token", "of another namespace"));
+        }
+        let is_other = partition.is_some_and(|partition| partition != token.lane.partition())
+            || offset.is_some_and(|offset| offset != token.offset);
+        if is_other {
+            return Err(Failure::invalid("token", "it is of another partition or offset"));
+        }
+        return Ok(Claim::Token(token));
+    }
+    let (Some(topic), Some(group), Some(partition), Some(offset), Some(owner)) =
+        (topic, group, partition, offset, owner)
+    else {
+        let says = "send token, or all of topic, group, partition, offset, owner";
+        return Err(Failure::invalid("token", says));
+    };
+    Ok(Claim::Owner {
+        name: group_name(topic, group),
+        partition: *partition,
+        offset: *offset,
+        owner: owner.as_str().into(),
+    })
+}
+
+fn settled(op: Op, answered: Result<Answered, Lost>) -> Result<Settled, Failure> {
+    let reply = answered??;
+    match op {
+        Op::Ack => Ok(Settled { status: "acked", expires_at: None }),
+        Op::Nack => Ok(Settled { status: "nacked", expires_at: None }),
+        Op::Extend => {
+            let Reply::Extended { until } = reply else { return Err(unexpected()) };
+            Ok(Settled { status: "extended", expires_at: Some(convert::time(until)) })
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! One shard at work: recover, then perform what the pipeline says, until told to stop.
+//!
+//! 1. Commits are handed to the engine in the order they were decided.
+//! 2. When a commit or a read fails, this copy of the shard is dropped with everything that waits for it
+//!    (their outcome is unknown), and the shard is claimed and recovered anew.
+//! 3. Under load a batch takes what came while the batches before it were being committed; idle, a command
+//!    is decided and committed at once. There is no timer.
+
+use std::collections::{BTreeMap, HashMap};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use driftq_core::change::Effect;
+use driftq_core::{
+    BatchNo, Clock, Command, ConsumerId, Damaged, Input, Output, Pipeline, PipelineConfig, ReadId,
+    Release, ShardConfig, Ticket, Timestamp,
+};
+use driftq_storage::{Engine, EngineError, Ownership, RecoverError, recover};
+use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt as _};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::mailbox::{Answer, Deliver, Mail, Mailbox};
+use super::{Given, Inbox, Status};
+
+/// The wait before a shard that was lost is claimed again.
+const CLAIM_AGAIN: Duration = Duration::from_millis(250);
+/// Mail taken at once.
+const MAIL_MAX: usize = 4_096;
+
+type Under<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+type ReadDone = (ReadId, Result<Vec<Vec<driftq_core::row::Row>>, EngineError>);
+type CommitDone = (BatchNo, Result<Timestamp, EngineError>);
+
+pub(super) struct ShardTask {
+    engine: Arc<dyn Engine>,
+    config: ShardConfig,
+    mailbox: Mailbox,
+    inbox: Inbox,
+    status: watch::Sender<Status>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Why a copy of the shard was dropped.
+enum Over {
+    Stopped,
+    Engine(EngineError),
+    Damaged(Damaged),
+}
+
+impl ShardTask {
+    pub(super) fn new(
+        engine: Arc<dyn Engine>,
+        config: ShardConfig,
+        mailbox: Mailbox,
+        inbox: Inbox,
+        status: watch::Sender<Status>,
+        stop: watch::Receiver<bool>,
+    ) -> ShardTask {
+        ShardTask { engine, config, mailbox, inbox, status, stop }
+    }
+
+    /// Serves until told to stop.
+    pub(super) async fn run(mut self) {
+        let engine = self.engine.clone();
+        let began = Instant::now();
+        while !*self.stop.borrow() {
+            match recover(&*engine, self.config.clone()).await {
+                Ok((ownership, now, recovered)) => {
+                    let clock = Clock::new(recovered.now, now, ms_since(began));
+                    let start = clock.now(ms_since(began));
+                    let config = PipelineConfig::default();
+                    let pipeline = Pipeline::new(recovered, ownership.epoch, start, config);
+                    let serving = Serving::new(&*engine, ownership, pipeline, clock, began);
+                    let over = serving.run(&mut self).await;
+                    self.say(&over);
+                }
+                Err(RecoverError::Engine(error)) => self.say(&Over::Engine(error)),
+                Err(RecoverError::Damaged(damaged)) => self.say(&Over::Damaged(damaged)),
+            }
+            self.refuse_while_lost().await;
+        }
+        self.status.send_replace(Status::Stopped);
+        self.inbox.close();
+        while let Some(mail) = self.inbox.recv().await {
+            mail.refuse();
+        }
+    }
+
+    fn say(&self, over: &Over) {
+        let why = match over {
+            Over::Stopped => return,
+            Over::Engine(error) => error.to_string(),
+            Over::Damaged(damaged) => damaged.to_string(),
+        };
+        tracing::error!(shard = %self.config.shard, why, "shard lost; it is claimed again");
+        self.status.send_replace(Status::Failed(why));
+    }
+
+    /// Who calls while nothing serves is told so by the end of its call.
+    async fn refuse_while_lost(&mut self) {
+        let again = tokio::time::sleep(CLAIM_AGAIN);
+        tokio::pin!(again);
+        loop {
+            tokio::select! {
+                () = &mut again => return,
+                _ = self.stop.changed() => return,
+                mail = self.inbox.recv() => match mail {
+                    Some(mail) => mail.refuse(),
+                    None => return,
+                },
+            }
+        }
+    }
+}
+
+fn ms_since(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// One copy of the shard, from recovery to loss.
+struct Serving<'a> {
+    engine: &'a dyn Engine,
+    ownership: Ownership,
+    pipeline: Pipeline,
+    clock: Clock,
+    began: Instant,
+    next_ticket: u64,
+    /// By ticket.
+    calls: HashMap<u64, Answer>,
+    consumers: BTreeMap<ConsumerId, Deliver>,
+    reads: FuturesUnordered<Under<'a, ReadDone>>,
+    commits: FuturesOrdered<Under<'a, CommitDone>>,
+    outputs: Vec<Output>,
+}
+
+impl<'a> Serving<'a> {
+    fn new(
+        engine: &'a dyn Engine,
+        ownership: Ownership,
+        pipeline: Pipeline,
+        clock: Clock,
+        began: Instant,
+    ) -> Serving<'a> {
+        Serving {
+            engine,
+            ownership,
+            pipeline,
+            clock,
+            began,
+            next_ticket: 0,
+            calls: HashMap::new(),
+            consumers: BTreeMap::new(),
+            reads: FuturesUnordered::new(),
+            commits: FuturesOrdered::new(),
+            outputs: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now(ms_since(self.began))
+    }
+
+    async fn run(mut self, task: &mut ShardTask) -> Over {
+        task.status.send_replace(Status::Serving { lead_ms: self.clock.lead_ms() });
+        let mut mail = Vec::new();
+        loop {
+            if let Err(over) = self.turn(&task.mailbox) {
+                return over;
+            }
+            let is_stopping = *task.stop.borrow();
+            if is_stopping && self.commits.is_empty() && self.reads.is_empty() {
+                return Over::Stopped;
+            }
+            let deadline = self.pipeline.next_deadline();
+            let until = deadline.map(|at| Duration::from_millis(at.since(self.now())));
+            tokio::select! {
+                biased;
+                Some((no, done)) = self.commits.next() => match done {
+                    Ok(authority) => {
+                        self.clock.sample(authority, ms_since(self.began));
+                        self.pipeline.on(self.now(), Input::CommitDone(no), &mut self.outputs);
+                    }
+                    Err(error) => return Over::Engine(error),
+                },
+                Some((id, done)) = self.reads.next() => match done {
+                    Ok(rows) => self.pipeline.on(self.now(), Input::ReadDone(id, rows), &mut self.outputs),
+                    Err(error) => return Over::Engine(error),
+                },
+                count = task.inbox.recv_many(&mut mail, MAIL_MAX), if !is_stopping => {
+                    if count == 0 {
+                        return Over::Stopped;
+                    }
+                    mail.drain(..).for_each(|mail| self.take(mail));
+                }
+                () = tokio::time::sleep(until.unwrap_or_default()), if until.is_some() && !is_stopping => {}
+                _ = task.stop.changed() => {}
+            }
+        }
+    }
+
+    fn take(&mut self, mail: Mail) {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        let command = match mail {
+            Mail::Call(command, answer) => {
+                self.calls.insert(ticket.0, answer);
+                command
+            }
+            Mail::Join(join, deliver, answer) => {
+                self.calls.insert(ticket.0, answer);
+                self.consumers.insert(join.consumer, deliver);
+                Command::Join(join)
+            }
+            Mail::Tell(command) => {
+                if let Command::Leave(consumer) = command {
+                    self.consumers.remove(&consumer);
+                }
+                command
+            }
+        };
+        self.pipeline.on(self.now(), Input::Arrived(ticket, command), &mut self.outputs);
+    }
+
+    /// Decides and starts what can be, and performs it.
+    fn turn(&mut self, mailbox: &Mailbox) -> Result<(), Over> {
+        let now = self.now();
+        self.perform(mailbox)?;
+        self.pipeline.turn(now, &mut self.outputs);
+        self.perform(mailbox)
+    }
+
+    fn perform(&mut self, mailbox: &Mailbox) -> Result<(), Over> {
+        for output in std::mem::take(&mut self.outputs) {
+            match output {
+                Output::StartRead(id, reads) => {
+                    let answer = self.engine.read(self.ownership, reads);
+                    self.reads.push(Box::pin(async move { (id, answer.await) }));
+                }
+                Output::StartCommit(batch, writes) => {
+                    let no = batch.no;
+                    let done = self.engine.commit(self.ownership, no, writes);
+                    self.commits.push_back(Box::pin(async move { (no, done.await) }));
+                }
+                Output::Release(release) => self.release(release, mailbox),
+                Output::Die(damaged) => return Err(Over::Damaged(damaged)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is durable is shown.
+    fn release(&mut self, release: Release, mailbox: &Mailbox) {
+        let Release { batch, withheld } = release;
+        // The pipeline has let go of it by now: nothing is copied.
+        let (replies, effects) = match Arc::try_unwrap(batch) {
+            Ok(batch) => (batch.replies, batch.effects),
+            Err(batch) => (batch.replies.clone(), batch.effects.clone()),
+        };
+        for (ticket, answered) in replies {
+            if let Some(answer) = self.calls.remove(&ticket.0) {
+                // Whoever asked may be gone.
+                let _gone = answer.send(Ok(answered));
+            }
+        }
+        // A batch at a time: a poll that wakes up finds all it was given.
+        let mut given: BTreeMap<ConsumerId, Given> = BTreeMap::new();
+        let mut dismissed = Vec::new();
+        for effect in effects {
+            match effect {
+                Effect::Deliver(_, delivery) if withheld.contains(&delivery.hold) => {}
+                Effect::Deliver(consumer, delivery) => {
+                    given.entry(consumer).or_default().push(delivery);
+                }
+                Effect::Dismiss(consumer) => dismissed.push(consumer),
+            }
+        }
+        for (consumer, deliveries) in given {
+            let unseen = match self.consumers.get(&consumer) {
+                Some(deliver) => deliver.send(deliveries).err().map(|failed| failed.0),
+                None => Some(deliveries),
+            };
+            // Nobody is there to see them: they go back, uncounted.
+            for delivery in unseen.into_iter().flatten() {
+                mailbox.tell(Command::GiveBack(delivery.hold));
+            }
+        }
+        for consumer in dismissed {
+            self.consumers.remove(&consumer);
+        }
+    }
+}

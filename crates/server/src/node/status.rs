@@ -1,0 +1,33 @@
+//! How a shard is.
+
+/// How a shard is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Status {
+    /// It is being recovered.
+    Starting,
+    /// It answers. Its clock leads the authority by so much.
+    Serving {
+        /// By how many milliseconds.
+        lead_ms: u64,
+    },
+    /// It does not answer, and says why.
+    Failed(String),
+    /// It was told to stop.
+    Stopped,
+}
+
+impl Status {
+    /// Why a client should go elsewhere, if it should.
+    pub fn reason(&self) -> Option<String> {
+        const LEAD_MS_MAX: u64 = 60_000;
+        match self {
+            Status::Starting => Some("starting: the shard is being recovered".to_owned()),
+            Status::Serving { lead_ms } if *lead_ms > LEAD_MS_MAX => {
+                Some(format!("clock: {} s behind what was stored; set it right", lead_ms / 1_000))
+            }
+            Status::Serving { .. } => None,
+            Status::Failed(why) => Some(format!("storage: {why}, restart needed")),
+            Status::Stopped => Some("draining: the server is shutting down".to_owned()),
+        }
+    }
+}

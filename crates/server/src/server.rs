@@ -1,0 +1,143 @@
+//! A server, from its configuration to its end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use driftq_core::command::CreateTopic;
+use driftq_core::{Command, Reply, SettingsPatch, ShardConfig, ShardId, Timestamp};
+use driftq_storage::sqlite::{OpenError, Sqlite};
+use driftq_storage::{Engine, Identity, Memory};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use crate::config::{Config, EngineConfig};
+use crate::http::{self, About, App, Guard, Listener};
+use crate::node::{Node, ShardTask, Status};
+
+/// A server that does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be opened.
+    #[error(transparent)]
+    Storage(#[from] OpenError),
+    /// Nothing can listen there.
+    #[error("cannot listen at {0}: {1}")]
+    Listen(SocketAddr, #[source] io::Error),
+    /// Everybody could come in.
+    #[error(
+        "{0} can be reached from other machines: set DRIFTQ_API_KEY_FILE, or say --insecure if the network keeps others out"
+    )]
+    Open(SocketAddr),
+    /// The shard cannot be recovered.
+    #[error("the data cannot be served: {0}")]
+    Recovery(String),
+}
+
+/// A server at work.
+pub struct Server {
+    address: SocketAddr,
+    node: Node,
+    shard: ShardTask,
+    draining: watch::Sender<bool>,
+    http: JoinHandle<()>,
+}
+
+impl Server {
+    /// Opens the storage, recovers, listens.
+    pub async fn start(config: Config) -> Result<Server, StartError> {
+        let is_loopback = config.listen.ip().is_loopback();
+        if !is_loopback && config.api_key.is_none() && !config.insecure {
+            return Err(StartError::Open(config.listen));
+        }
+        let (engine, identity, about) = open(&config)?;
+        let keys = identity.token_keys().expect("looked at when it was opened");
+        let shard = ShardConfig {
+            shard: ShardId(0),
+            restore: identity.restore,
+            defaults: config.defaults.clone(),
+            value_bytes_max: config.value_bytes,
+        };
+        let (node, task) = Node::start(engine, shard, keys);
+        if let Status::Failed(why) = node.until_decided().await {
+            return Err(StartError::Recovery(why));
+        }
+        let failed = |error| StartError::Listen(config.listen, error);
+        let listener =
+            Listener::bind(config.listen, config.limits.connections).await.map_err(failed)?;
+        let address = listener.address().map_err(failed)?;
+        let (draining, is_draining) = watch::channel(false);
+        let guard = Guard {
+            api_key: config.api_key,
+            allowed_origins: config.allowed_origins,
+            allowed_hosts: config.allowed_hosts,
+            is_loopback,
+        };
+        let app = App {
+            node: node.clone(),
+            limits: config.limits,
+            about,
+            guard: Arc::new(guard),
+            draining: is_draining.clone(),
+        };
+        let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
+        Ok(Server { address, node, shard: task, draining, http })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Makes a topic with default settings. Says why not, if not.
+    pub async fn create_topic(&self, name: &str, partitions: u32) -> Result<(), String> {
+        let name = http::topic_name(name);
+        let create = CreateTopic { name, partitions, settings: SettingsPatch::default() };
+        match self.node.call(Command::CreateTopic(Box::new(create))).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(rejection)) => Err(rejection.to_string()),
+            Err(lost) => Err(lost.to_string()),
+        }
+    }
+
+    /// How many messages it holds.
+    pub async fn messages(&self) -> u64 {
+        let list = Command::ListTopics { namespace: http::NAMESPACE.into() };
+        let Ok(Ok(Reply::Topics(topics))) = self.node.call(list).await else { return 0 };
+        let partitions = topics.iter().flat_map(|topic| &topic.partitions);
+        partitions.map(|partition| partition.high - partition.first).sum()
+    }
+
+    /// Takes nothing new, lets what is under way end, commits what was decided.
+    pub async fn stop(self) {
+        self.draining.send_replace(true);
+        // It does not panic; if it did, there is nothing left to wait for.
+        let _ended = self.http.await;
+        self.shard.stop().await;
+    }
+}
+
+fn open(config: &Config) -> Result<(Arc<dyn Engine>, Identity, About), StartError> {
+    let started_at = driftq_api::Time(wall_clock().0);
+    let commit = config.commit;
+    Ok(match &config.engine {
+        EngineConfig::Memory => {
+            let durability = "none: everything is in memory";
+            let about = About { engine: "memory", durability, started_at, commit };
+            (Arc::new(Memory::new(wall_clock)), Identity::random(), about)
+        }
+        EngineConfig::Sqlite(directory) => {
+            let engine = Sqlite::open(directory)?;
+            let identity = engine.identity().clone();
+            let durability = "fsync before every acknowledgement";
+            let about = About { engine: "sqlite", durability, started_at, commit };
+            (Arc::new(engine), identity, about)
+        }
+    })
+}
+
+fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
