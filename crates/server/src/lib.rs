@@ -2,6 +2,7 @@
 
 pub mod config;
 pub mod http;
+pub mod metrics;
 pub mod node;
 mod server;
 

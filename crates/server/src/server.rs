@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::{Config, EngineConfig};
 use crate::http::{self, About, App, Guard, Listener};
+use crate::metrics::Metrics;
 use crate::node::{Node, ShardTask, Status};
 
 /// A server that does not start.
@@ -59,7 +60,8 @@ impl Server {
             defaults: config.defaults.clone(),
             value_bytes_max: config.value_bytes,
         };
-        let (node, task) = Node::start(engine, shard, keys);
+        let metrics = Arc::new(Metrics::default());
+        let (node, task) = Node::start(engine, shard, keys, metrics.clone());
         if let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
         }
@@ -80,6 +82,7 @@ impl Server {
             about,
             guard: Arc::new(guard),
             draining: is_draining.clone(),
+            metrics,
         };
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
         Ok(Server { address, node, shard: task, draining, http })

@@ -32,6 +32,7 @@ const REQUEST_ID: &str = "x-request-id";
 
 /// Around every request.
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+    let began = std::time::Instant::now();
     let request_id = request_id(request.headers());
     let path = request.uri().path().to_owned();
     let refused = app.guard.refusal(request.headers(), &path);
@@ -45,7 +46,11 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         let failure = Failure::new(ErrorCode::MethodNotAllowed, "this path has other methods");
         response.extensions_mut().insert(failure);
     }
+    app.metrics.answered(response.status().as_u16(), began.elapsed());
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+        if let Some(reason) = failure.used_up() {
+            app.metrics.refused(reason);
+        }
         failure.write(&request_id, &mut response);
     }
     let headers = response.headers_mut();

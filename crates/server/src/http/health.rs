@@ -4,8 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use driftq_api::health::{Health, Version};
+use driftq_core::command::TopicName;
+use driftq_core::{Command, Reply};
 
-use super::App;
+use super::failure::Failure;
+use super::{App, NAMESPACE, unexpected};
 
 pub(crate) async fn alive() -> Json<Health> {
     Json(Health { status: "ok", reasons: Vec::new() })
@@ -37,4 +40,20 @@ pub(crate) async fn version(State(app): State<App>) -> Json<Version> {
         features: FEATURES,
         started_at: about.started_at,
     })
+}
+
+/// What Prometheus reads. Gauges are looked up now; everything else is counted as it happens.
+pub(crate) async fn metrics(State(app): State<App>) -> Result<String, Failure> {
+    let list = Command::ListTopics { namespace: NAMESPACE.into() };
+    let Reply::Topics(topics) = app.ask(list).await? else { return Err(unexpected()) };
+    let name = |topic| TopicName { namespace: NAMESPACE.into(), topic };
+    let with_groups = topics.into_iter().filter(|topic| !topic.groups.is_empty());
+    let asks = with_groups.map(|topic| Command::ListGroups(name(topic.name))).collect();
+    for answered in app.node.call_all(asks).await {
+        // A topic that went in between has no groups.
+        if let Ok(Ok(Reply::Groups(groups))) = answered {
+            app.metrics.groups(groups.iter());
+        }
+    }
+    Ok(app.metrics.page())
 }

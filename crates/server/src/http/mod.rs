@@ -9,6 +9,7 @@ mod guard;
 mod health;
 mod input;
 mod pages;
+mod peek;
 mod produce;
 mod receive;
 mod session;
@@ -73,6 +74,8 @@ pub struct App {
     pub guard: Arc<Guard>,
     /// Set when the server drains.
     pub draining: tokio::sync::watch::Receiver<bool>,
+    /// Numbers.
+    pub metrics: Arc<crate::metrics::Metrics>,
 }
 
 pub(crate) fn topic_name(topic: &str) -> TopicName {
@@ -92,6 +95,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/version", get(health::version))
         .route("/v1/topics", get(topics::list).post(topics::create))
         .route("/v1/topics/{topic}", get(topics::show).patch(topics::patch).delete(topics::delete))
+        .route("/v1/topics/{topic}/messages", get(peek::messages))
         .route("/v1/topics/{topic}/groups", get(groups::list))
         .route(group, get(groups::show).put(groups::create).delete(groups::delete))
         .route(&format!("{group}/pause"), post(groups::pause))
@@ -105,6 +109,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/nack", post(settle::nack))
         .route("/v1/extend", post(settle::extend))
         .route("/v1/settle", post(settle::many))
+        .route("/metrics", get(health::metrics))
         .fallback(no_route)
         .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))
@@ -123,6 +128,15 @@ fn unexpected() -> Failure {
     tracing::error!("an answer to another question");
     Failure::new(driftq_api::ErrorCode::Internal, "a defect of the server; it is in its log")
         .with("outcome", "unknown")
+}
+
+/// A body that borrows what it shows.
+fn json<T: serde::Serialize>(body: &T) -> axum::http::Response<axum::body::Body> {
+    let body = serde_json::to_vec(body).expect("answers are plain");
+    let mut response = axum::http::Response::new(axum::body::Body::from(body));
+    let kind = axum::http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(axum::http::header::CONTENT_TYPE, kind);
+    response
 }
 
 async fn no_route() -> Failure {

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderValue, Response, header};
+use axum::http::Response;
 use driftq_api::message::{Receive, Received};
 use driftq_core::Session;
 use driftq_core::command::Join;
@@ -10,7 +10,7 @@ use driftq_core::command::Join;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::session::Connection;
-use super::{App, convert, group_name};
+use super::{App, convert, group_name, json};
 
 const MAX: u32 = 1;
 const WAIT_MS: u64 = 20_000;
@@ -67,9 +67,5 @@ pub(crate) async fn receive(
     }
     let keys = app.node.keys();
     let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, keys)).collect();
-    let body = serde_json::to_vec(&Received { messages }).expect("deliveries are plain");
-    let mut response = Response::new(Body::from(body));
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    Ok(response)
+    Ok(json(&Received { messages }))
 }

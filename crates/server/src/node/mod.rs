@@ -21,6 +21,7 @@ pub use lost::Lost;
 pub use mailbox::{Deliveries, Given};
 pub use status::Status;
 
+use crate::metrics::Metrics;
 use mailbox::{Mail, Mailbox};
 
 /// Calls that may wait for the shard; more are refused as overload.
@@ -56,13 +57,21 @@ impl Node {
         engine: Arc<dyn Engine>,
         config: ShardConfig,
         keys: TokenKeys,
+        metrics: Arc<Metrics>,
     ) -> (Node, ShardTask) {
         let (send, receive) = mpsc::channel(CALLS_MAX);
         let (status, seen) = watch::channel(Status::Starting);
         let (stop, stopped) = watch::channel(false);
         let mailbox = Mailbox::new(send);
-        let task =
-            shard_task::ShardTask::new(engine, config, mailbox.clone(), receive, status, stopped);
+        let task = shard_task::ShardTask {
+            engine,
+            config,
+            mailbox: mailbox.clone(),
+            inbox: receive,
+            status,
+            stop: stopped,
+            metrics,
+        };
         let node = Node {
             mailbox,
             consumers: Arc::new(AtomicU64::new(0)),

@@ -6,7 +6,7 @@
 //! 3. Under load a batch takes what came while the batches before it were being committed; idle, a command
 //!    is decided and committed at once. There is no timer.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +21,8 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::metrics::Metrics;
+
 use super::mailbox::{Answer, Deliver, Mail, Mailbox};
 use super::{Given, Inbox, Status};
 
@@ -34,12 +36,13 @@ type ReadDone = (ReadId, Result<Vec<Vec<driftq_core::row::Row>>, EngineError>);
 type CommitDone = (BatchNo, Result<Timestamp, EngineError>);
 
 pub(super) struct ShardTask {
-    engine: Arc<dyn Engine>,
-    config: ShardConfig,
-    mailbox: Mailbox,
-    inbox: Inbox,
-    status: watch::Sender<Status>,
-    stop: watch::Receiver<bool>,
+    pub(super) engine: Arc<dyn Engine>,
+    pub(super) config: ShardConfig,
+    pub(super) mailbox: Mailbox,
+    pub(super) inbox: Inbox,
+    pub(super) status: watch::Sender<Status>,
+    pub(super) stop: watch::Receiver<bool>,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// Why a copy of the shard was dropped.
@@ -50,17 +53,6 @@ enum Over {
 }
 
 impl ShardTask {
-    pub(super) fn new(
-        engine: Arc<dyn Engine>,
-        config: ShardConfig,
-        mailbox: Mailbox,
-        inbox: Inbox,
-        status: watch::Sender<Status>,
-        stop: watch::Receiver<bool>,
-    ) -> ShardTask {
-        ShardTask { engine, config, mailbox, inbox, status, stop }
-    }
-
     /// Serves until told to stop.
     pub(super) async fn run(mut self) {
         let engine = self.engine.clone();
@@ -72,7 +64,9 @@ impl ShardTask {
                     let start = clock.now(ms_since(began));
                     let config = PipelineConfig::default();
                     let pipeline = Pipeline::new(recovered, ownership.epoch, start, config);
-                    let serving = Serving::new(&*engine, ownership, pipeline, clock, began);
+                    let metrics = self.metrics.clone();
+                    let serving =
+                        Serving::new(&*engine, ownership, pipeline, clock, began, metrics);
                     let over = serving.run(&mut self).await;
                     self.say(&over);
                 }
@@ -94,6 +88,7 @@ impl ShardTask {
             Over::Engine(error) => error.to_string(),
             Over::Damaged(damaged) => damaged.to_string(),
         };
+        self.metrics.lost();
         tracing::error!(shard = %self.config.shard, why, "shard lost; it is claimed again");
         self.status.send_replace(Status::Failed(why));
     }
@@ -133,6 +128,9 @@ struct Serving<'a> {
     reads: FuturesUnordered<Under<'a, ReadDone>>,
     commits: FuturesOrdered<Under<'a, CommitDone>>,
     outputs: Vec<Output>,
+    /// When each commit under way began.
+    begun: VecDeque<Instant>,
+    metrics: Arc<Metrics>,
 }
 
 impl<'a> Serving<'a> {
@@ -142,6 +140,7 @@ impl<'a> Serving<'a> {
         pipeline: Pipeline,
         clock: Clock,
         began: Instant,
+        metrics: Arc<Metrics>,
     ) -> Serving<'a> {
         Serving {
             engine,
@@ -155,6 +154,8 @@ impl<'a> Serving<'a> {
             reads: FuturesUnordered::new(),
             commits: FuturesOrdered::new(),
             outputs: Vec::new(),
+            begun: VecDeque::new(),
+            metrics,
         }
     }
 
@@ -240,6 +241,7 @@ impl<'a> Serving<'a> {
                 }
                 Output::StartCommit(batch, writes) => {
                     let no = batch.no;
+                    self.begun.push_back(Instant::now());
                     let done = self.engine.commit(self.ownership, no, writes);
                     self.commits.push_back(Box::pin(async move { (no, done.await) }));
                 }
@@ -253,6 +255,8 @@ impl<'a> Serving<'a> {
     /// What is durable is shown.
     fn release(&mut self, release: Release, mailbox: &Mailbox) {
         let Release { batch, withheld } = release;
+        let took = self.begun.pop_front().map(|begun| begun.elapsed());
+        self.metrics.released(&batch, took.unwrap_or_default());
         // The pipeline has let go of it by now: nothing is copied.
         let (replies, effects) = match Arc::try_unwrap(batch) {
             Ok(batch) => (batch.replies, batch.effects),

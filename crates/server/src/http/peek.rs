@@ -1,0 +1,182 @@
+//! Looking at messages: many slices of the core's, one after the other, until the page is full or the call
+//! has looked at enough.
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Response;
+use bytes::Bytes;
+use driftq_api::Time;
+use driftq_api::peek::{Messages, Peeked as WirePeeked};
+use driftq_core::command::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
+use driftq_core::{Command, Offset, Reply, Timestamp};
+use serde::Deserialize;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, flag, number, text};
+use super::pages::{from_cursor, limit, to_cursor};
+use super::{App, convert, json, topic_name, unexpected};
+
+/// Messages that one call looks at.
+const SCAN_MAX: u64 = 10_000;
+/// Bytes that one call brings.
+const BYTES_MAX: u64 = 16 << 20;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    partition: Option<u32>,
+    from: Option<Offset>,
+    group: Option<String>,
+    key: Option<String>,
+    run_id: Option<String>,
+    step_id: Option<String>,
+    tenant_id: Option<String>,
+    idempotency_key: Option<String>,
+    state: Option<String>,
+    since: Option<Time>,
+    until: Option<Time>,
+    values: Option<bool>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+impl Ask for Asked {
+    const QUERY: &'static [Param] = &[
+        number("partition", &["partition"]),
+        number("from", &["from"]),
+        text("group", &["group"]),
+        text("key", &["key"]),
+        text("run_id", &["run_id"]),
+        text("step_id", &["step_id"]),
+        text("tenant_id", &["tenant_id"]),
+        text("idempotency_key", &["idempotency_key"]),
+        text("state", &["state"]),
+        text("since", &["since"]),
+        text("until", &["until"]),
+        flag("values", &["values"]),
+        number("limit", &["limit"]),
+        text("cursor", &["cursor"]),
+    ];
+}
+
+/// Where a call is: partition and offset.
+#[derive(Clone, Copy)]
+struct Place {
+    partition: u32,
+    from: Offset,
+}
+
+impl Place {
+    fn of(cursor: &str) -> Result<Place, Failure> {
+        let place = from_cursor(cursor)?;
+        let parsed = place.split_once(':').and_then(|(partition, from)| {
+            Some(Place { partition: partition.parse().ok()?, from: from.parse().ok()? })
+        });
+        parsed.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))
+    }
+
+    fn cursor(self) -> String {
+        to_cursor(&format!("{}:{}", self.partition, self.from))
+    }
+}
+
+pub(crate) async fn messages(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    input: Input<Asked>,
+) -> Result<Response<Body>, Failure> {
+    let asked = input.asked;
+    if asked.from.is_some() && asked.partition.is_none() {
+        return Err(Failure::invalid("from", "it needs partition"));
+    }
+    let limit = limit(asked.limit)?;
+    let name = topic_name(&topic);
+    let Reply::Topic(view) = app.ask(Command::ViewTopic(name.clone())).await? else {
+        return Err(unexpected());
+    };
+    let partitions = view.partitions.len() as u32;
+    if asked.partition.is_some_and(|partition| partition >= partitions) {
+        return Err(Failure::invalid("partition", format!("the topic has {partitions}")));
+    }
+    let mut place = match &asked.cursor {
+        Some(cursor) => Place::of(cursor)?,
+        None => Place { partition: asked.partition.unwrap_or(0), from: asked.from.unwrap_or(0) },
+    };
+    let last = asked.partition.unwrap_or(partitions - 1);
+    let filter = filter(&asked)?;
+    let (mut found, mut scanned, mut bytes) = (Vec::new(), 0, 0);
+    let mut next = Some(place);
+    while let Some(at) = next
+        && found.len() < limit
+        && scanned < SCAN_MAX
+        && bytes < BYTES_MAX
+    {
+        place = at;
+        let peek = Peek {
+            topic: name.clone(),
+            partition: place.partition,
+            from: place.from,
+            group: asked.group.as_deref().map(Into::into),
+            filter: filter.clone(),
+            limit: (limit - found.len()) as u32,
+        };
+        let Reply::Peeked(slice) = app.ask(Command::Peek(Box::new(peek))).await? else {
+            return Err(unexpected());
+        };
+        let Peeked { messages, scanned: looked_at, next: on } = *slice;
+        scanned += looked_at;
+        bytes += messages.iter().map(|peeked| peeked.message.size()).sum::<u64>();
+        found.extend(messages);
+        next = match on {
+            Some(from) => Some(Place { from, ..place }),
+            None if place.partition < last => {
+                Some(Place { partition: place.partition + 1, from: 0 })
+            }
+            None => None,
+        };
+    }
+    let with_values = asked.values.unwrap_or(true);
+    let has_group = asked.group.is_some();
+    let messages = found.iter().map(|peeked| shown(peeked, with_values, has_group)).collect();
+    Ok(json(&Messages { messages, scanned, next_cursor: next.map(Place::cursor) }))
+}
+
+fn filter(asked: &Asked) -> Result<PeekFilter, Failure> {
+    let given = |text: &Option<String>| text.as_deref().map(Into::into);
+    let state = asked.state.as_deref().map(|word| {
+        use PeekState::{Leased, Ready, Settled, Waiting};
+        let known = [Ready, Leased, Waiting, Settled].into_iter();
+        let state = known.into_iter().find(|state| state.as_str() == word);
+        state.ok_or_else(|| Failure::invalid("state", "ready, leased, waiting or settled"))
+    });
+    if state.is_some() && asked.group.is_none() {
+        return Err(Failure::invalid("state", "it needs group"));
+    }
+    Ok(PeekFilter {
+        key: asked.key.as_deref().map(|key| Bytes::copy_from_slice(key.as_bytes())),
+        run_id: given(&asked.run_id),
+        step_id: given(&asked.step_id),
+        tenant_id: given(&asked.tenant_id),
+        idempotency_key: given(&asked.idempotency_key),
+        since: asked.since.map(|at| Timestamp(at.0)),
+        until: asked.until.map(|at| Timestamp(at.0)),
+        state: state.transpose()?,
+    })
+}
+
+fn shown(peeked: &PeekedMessage, with_values: bool, has_group: bool) -> WirePeeked<'_> {
+    let message = &*peeked.message;
+    WirePeeked {
+        id: peeked.id.to_string(),
+        partition: peeked.partition,
+        offset: peeked.offset,
+        key: convert::key(message),
+        value: with_values.then(|| convert::value(message)),
+        produced_at: convert::time(message.produced_at),
+        envelope: convert::wire_envelope(&message.envelope),
+        state: peeked.state.map(PeekState::as_str),
+        attempts: has_group.then_some(peeked.attempts),
+        last_error: has_group.then_some(&*peeked.last_error),
+        next_attempt_at: peeked.next_attempt_at.map(convert::time),
+    }
+}
