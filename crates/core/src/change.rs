@@ -229,6 +229,8 @@ pub enum End {
     Acked,
     /// A dead letter now; `asked` by a final nack.
     Dead { asked: bool },
+    /// Of a dead letter: thrown away.
+    Purged,
 }
 
 /// A record: found by the hash of its identity, never listed, gone with its bucket.
@@ -270,6 +272,12 @@ pub struct DeadRow {
     pub lane: Lane,
     /// Where the dead letter is.
     pub offset: Offset,
+    /// The lane's byte total there.
+    pub bytes: u64,
+    /// Key and value.
+    pub size: u64,
+    /// Restore generation when it died: part of its id.
+    pub restore: u32,
     /// The group it died in.
     pub group: Text,
     /// Why.
@@ -343,6 +351,10 @@ pub enum Change {
     Record(Record),
     /// A dead letter is made or brought back.
     Dead(Box<DeadRow>),
+    /// A dead letter is no longer listed.
+    DeadGone { topic: TopicId, seq: u64 },
+    /// … nor stored. Its page holds nothing else.
+    MessageGone { topic: TopicId, lane: Lane, offset: Offset },
     /// Messages nobody needs.
     Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Records whose time is over.
@@ -423,6 +435,10 @@ pub enum Lookup {
     Row(Key),
     /// The page that holds this message.
     Message { topic: TopicId, lane: Lane, offset: Offset },
+    /// The page that holds this message, or the next there is, without its messages.
+    PageAt { topic: TopicId, lane: Lane, offset: Offset },
+    /// The newest dead letters of a `dlq.` topic whose number is lower, as many as a look takes.
+    Newest { topic: TopicId, below: u64 },
     /// Pages of a lane from the one that holds `from` on, as many as a look takes.
     Pages { topic: TopicId, lane: Lane, from: Offset },
 }

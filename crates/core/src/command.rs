@@ -1,5 +1,6 @@
 //! What can be asked of a shard, and what it answers.
 
+mod dead;
 mod peek;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use crate::time::Timestamp;
 use crate::token::LeaseToken;
 use crate::view::{GroupView, TopicView};
 
+pub use dead::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
 
 /// A topic by name.
@@ -85,6 +87,10 @@ pub enum Command {
     ListGroups(TopicName),
     /// Look at messages of a partition.
     Peek(Box<Peek>),
+    /// Look at dead letters of a topic.
+    ListDead(Box<ListDead>),
+    /// Throw dead letters away.
+    Purge(Box<Purge>),
 }
 
 impl Command {
@@ -128,6 +134,8 @@ pub enum Start {
     Earliest,
     /// What comes after now.
     Latest,
+    /// In every partition the first message stored at or after that time. Not for [`Join`].
+    Time(Timestamp),
 }
 
 /// Lease nothing new to a group.
@@ -162,6 +170,8 @@ pub enum SeekTo {
     Earliest,
     /// Every partition to its end.
     Latest,
+    /// Every partition to its first message stored at or after that time.
+    Time(Timestamp),
     /// One partition to an offset, clamped to what is kept.
     Offset { partition: u32, offset: Offset },
 }
@@ -311,6 +321,10 @@ pub enum Reply {
     Groups(Vec<GroupView>),
     /// Messages of a partition.
     Peeked(Box<Peeked>),
+    /// Dead letters of a topic.
+    DeadLetters(Box<DeadLetters>),
+    /// So many dead letters are gone.
+    Purged { purged: u64 },
     /// So much would go with a topic.
     WouldDeleteTopic { messages: u64, open: u64, groups: u64, dead_letters: u64 },
     /// So much would go with a group.

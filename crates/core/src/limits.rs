@@ -39,6 +39,8 @@ pub const ATTEMPTS_MAX: i32 = 1_000;
 pub const DEADLINE_MAX: Timestamp = Timestamp(253_402_300_799_999);
 /// Most unsettled deliveries one stream may hold.
 pub const CREDIT_MAX: u32 = 10_000;
+/// Dead letters one purge may name.
+pub const PURGE_MAX: usize = 256;
 /// Dead letters one redrive may name.
 pub const REDRIVE_MAX: usize = 1_000;
 
@@ -72,6 +74,10 @@ pub const PEEK_BYTES: usize = 1024 * 1024;
 pub const PEEK_PAGES_MAX: usize = 1_024;
 /// Last errors that one look at a partition reads.
 pub const PEEK_ERRORS_MAX: usize = 256;
+/// Dead letters that one look at them reads.
+pub const DEAD_ROWS_MAX: usize = 256;
+/// Bytes of their messages, where those are asked for; one always fits.
+pub const DEAD_BYTES: u64 = 1024 * 1024;
 /// Retries whose message is being read at a time.
 pub const RETRY_READS_MAX: usize = 32;
 /// Bytes of such messages, and of those that wait in memory; one always fits.

@@ -202,11 +202,6 @@ impl Pipeline {
         match input {
             Input::Arrived(ticket, command) => self.arrive(Some(ticket), command),
             Input::ReadDone(id, rows) => {
-                if let Some(damaged) = rows.iter().flatten().find_map(|row| pack::verify(row).err())
-                {
-                    outputs.push(Output::Die(damaged));
-                    return;
-                }
                 outputs.extend(self.read_done(id, rows).err().map(Output::Die));
             }
             Input::CommitDone(no) => {
@@ -365,10 +360,8 @@ impl Pipeline {
             true => None,
             false => self.answers.remove(&item.id),
         };
-        let found = Found {
-            answers: answers.as_ref().map_or(&[], |answers| &answers.rows),
-            overlay: &self.overlay,
-        };
+        let rows = answers.as_ref().map_or(&[][..], |answers| &answers.rows);
+        let found = Found::new(rows, &self.overlay);
         open.commands += 1;
         let (shard, now) = (&self.shard, self.now);
         let decided = catch_unwind(AssertUnwindSafe(|| shard.decide(now, &item.command, &found)));

@@ -195,7 +195,7 @@ pub enum Columns {
         topic: TopicId,
         name: Text,
     },
-    /// First offset, bytes of all keys and values, time of the last message.
+    /// First offset, bytes of all keys and values, time of the commit that stored it.
     Page {
         base: Offset,
         bytes: u64,

@@ -174,6 +174,7 @@ impl Facts {
                 let how = match end {
                     End::Acked => How::Acked,
                     End::Dead { asked } => How::Dead { asked: *asked },
+                    End::Purged => unreachable!("no client of the simulation purges"),
                 };
                 if *end == End::Acked && entry.state == EntryState::Expired {
                     stats.saw("late ack accepted");
@@ -196,6 +197,8 @@ impl Facts {
             | Change::Owner { .. }
             | Change::OwnerGone(_)
             | Change::Record(_)
+            | Change::DeadGone { .. }
+            | Change::MessageGone { .. }
             | Change::Trim { .. }
             | Change::Mark { .. }
             | Change::Garbage { .. }

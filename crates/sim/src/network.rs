@@ -114,6 +114,8 @@ fn told(reply: &Reply) -> Told {
         | Reply::Topics(_)
         | Reply::Groups(_)
         | Reply::Peeked(_)
+        | Reply::DeadLetters(_)
+        | Reply::Purged { .. }
         | Reply::WouldDeleteTopic { .. }
         | Reply::WouldDeleteGroup { .. } => Told::Ok,
     }

@@ -116,6 +116,10 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
         plain(note_key(*generation, *lane, *offset), Bytes::copy_from_slice(text.as_bytes()))
     } else if let Change::NoteGone { generation, lane, offset } = change {
         return Some((note_key(*generation, *lane, *offset), None));
+    } else if let Change::DeadGone { topic, seq } = *change {
+        return Some((Key::Dead { topic, seq }, None));
+    } else if let Change::MessageGone { topic, lane, offset } = *change {
+        return Some((Key::Page { topic, lane, last: offset }, None));
     } else if let Change::Dead(dead) = change {
         named::put_dead(dead)
     } else {

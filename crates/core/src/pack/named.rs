@@ -34,6 +34,9 @@ struct GroupBody {
 #[derive(Serialize, Deserialize)]
 struct DeadBody {
     reason: DeathReason,
+    bytes: u64,
+    size: u64,
+    restore: u32,
     tenant: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     run_id: Option<Text>,
@@ -130,6 +133,9 @@ pub(super) fn put_dead(dead: &DeadRow) -> Row {
     };
     let body = DeadBody {
         reason: dead.reason,
+        bytes: dead.bytes,
+        size: dead.size,
+        restore: dead.restore,
         tenant: dead.tenant.clone(),
         run_id: dead.run_id.clone(),
         key: dead.key.clone(),
@@ -140,11 +146,7 @@ pub(super) fn put_dead(dead: &DeadRow) -> Row {
 }
 
 /// A dead letter from its row.
-pub(crate) fn dead_row(row: &Row) -> DeadRow {
-    try_dead_row(row).expect("a stored dead letter can be read")
-}
-
-fn try_dead_row(row: &Row) -> Result<DeadRow, Damaged> {
+pub(crate) fn dead_row(row: &Row) -> Result<DeadRow, Damaged> {
     let (Key::Dead { topic, seq }, Columns::Dead { lane, offset, group, at, .. }) =
         (row.key, &row.columns)
     else {
@@ -156,6 +158,9 @@ fn try_dead_row(row: &Row) -> Result<DeadRow, Damaged> {
         seq,
         lane: *lane,
         offset: *offset,
+        bytes: body.bytes,
+        size: body.size,
+        restore: body.restore,
         group: group.clone(),
         reason: body.reason,
         at: *at,

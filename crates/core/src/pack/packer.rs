@@ -112,8 +112,9 @@ impl Packer {
             };
             let bytes: u64 = messages.iter().map(|message| message.size()).sum();
             let before = of.lane(lane).high_bytes - bytes;
-            for row in pages(topic, lane, base, before, &messages, of.is_dlq()) {
-                rows.insert(row.key, Some(row));
+            for row in pages(topic, lane, base, before, now, &messages, of.is_dlq()) {
+                // A dead letter may be gone in the batch that brought it.
+                rows.entry(row.key).or_insert(Some(row));
             }
         }
         let mut packed = Vec::with_capacity(2 * blocks.len());
@@ -161,7 +162,12 @@ impl Packer {
                 touched.item(Item::Cursor(*group, *lane));
                 touched.block(*group, *lane, *offset);
             }
-            Change::Note { .. } | Change::NoteGone { .. } | Change::Record(_) | Change::Dead(_) => {
+            Change::Note { .. }
+            | Change::NoteGone { .. }
+            | Change::Record(_)
+            | Change::Dead(_)
+            | Change::DeadGone { .. }
+            | Change::MessageGone { .. } => {
                 touched.rows.extend(looked_up(change));
             }
             Change::Owner { owner, name } => {

@@ -11,6 +11,7 @@ use crate::message::Message;
 use crate::pack::{Damaged, seal, try_open};
 use crate::row::{Columns, Key, Row};
 use crate::shard::Kept;
+use crate::time::Timestamp;
 
 /// Bytes of a message beside its key, value and texts, generously.
 const MESSAGE_OVERHEAD: u64 = 64;
@@ -35,12 +36,13 @@ struct PageBody {
     messages: Vec<Message>,
 }
 
-/// Packs the messages of a lane that one commit stores, from `base` on.
+/// Packs the messages of a lane that the commit at `at` stores, from `base` on.
 pub(super) fn pages(
     topic: TopicId,
     lane: Lane,
     base: Offset,
     bytes_before: u64,
+    at: Timestamp,
     messages: &[&Message],
     one_each: bool,
 ) -> Vec<Row> {
@@ -50,7 +52,10 @@ pub(super) fn pages(
         let count = if one_each { 1 } else { page_length(rest) };
         let (page, after) = rest.split_at(count);
         let bytes = page.iter().map(|message| message.size()).sum();
-        rows.push(page_row(topic, lane, base, bytes_before, bytes, page));
+        let last = base + count as u64 - 1;
+        let columns = Columns::Page { base, bytes, at };
+        let body: Bytes = seal(&PageRef { bytes_before, messages: page });
+        rows.push(Row { key: Key::Page { topic, lane, last }, columns, body });
         base += count as u64;
         bytes_before += bytes;
         rest = after;
@@ -66,20 +71,6 @@ fn page_length(messages: &[&Message]) -> usize {
         bytes <= PAGE_BYTES_MAX as u64
     });
     fits.count().max(1)
-}
-
-fn page_row(
-    topic: TopicId,
-    lane: Lane,
-    base: Offset,
-    bytes_before: u64,
-    bytes: u64,
-    messages: &[&Message],
-) -> Row {
-    let last = base + messages.len() as u64 - 1;
-    let at = messages.last().expect("a page has messages").produced_at;
-    let body: Bytes = seal(&PageRef { bytes_before, messages });
-    Row { key: Key::Page { topic, lane, last }, columns: Columns::Page { base, bytes, at }, body }
 }
 
 /// Unpacks a page.

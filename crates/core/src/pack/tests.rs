@@ -128,10 +128,10 @@ fn bare() -> Message {
 fn a_page_has_these_bytes() {
     let messages = [full(), bare()];
     let messages: Vec<&Message> = messages.iter().collect();
-    let rows = pages(TopicId(300), Lane(4), 128, 1_000, &messages, false);
+    let at = Timestamp(1_800_000_000_002);
+    let rows = pages(TopicId(300), Lane(4), 128, 1_000, at, &messages, false);
     let [row] = &rows[..] else { panic!("{rows:?}") };
     assert_eq!(row.key, Key::Page { topic: TopicId(300), lane: Lane(4), last: 129 });
-    let at = Timestamp(1_800_000_000_001);
     assert_eq!(row.columns, Columns::Page { base: 128, bytes: 19, at });
     check_bytes::<()>(
         row,
@@ -156,7 +156,8 @@ fn a_page_has_these_bytes() {
 #[test]
 fn a_page_that_says_another_number_of_messages_is_refused() {
     let message = bare();
-    let row = pages(TopicId(1), Lane(0), 5, 0, &[&message, &message], false).remove(0);
+    let row =
+        pages(TopicId(1), Lane(0), 5, 0, Timestamp(1), &[&message, &message], false).remove(0);
     let moved = Row { key: Key::Page { topic: TopicId(1), lane: Lane(0), last: 7 }, ..row.clone() };
     assert!(open_page(&moved).is_err());
     let Columns::Page { bytes, at, .. } = row.columns else { panic!("a page") };
@@ -166,7 +167,7 @@ fn a_page_that_says_another_number_of_messages_is_refused() {
 #[test]
 fn dead_letters_are_pages_of_one() {
     let message = bare();
-    let rows = pages(TopicId(1), Lane(0), 0, 0, &[&message, &message], true);
+    let rows = pages(TopicId(1), Lane(0), 0, 0, Timestamp(1), &[&message, &message], true);
     let lasts: Vec<Key> = rows.iter().map(|row| row.key).collect();
     let page = |last| Key::Page { topic: TopicId(1), lane: Lane(0), last };
     assert_eq!(lasts, [page(0), page(1)]);

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, Text, TopicId};
-use crate::limits::{PEEK_BYTES, PEEK_PAGES_MAX};
+use crate::limits::{DEAD_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX};
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
 use crate::row::{Columns, Key, Read, Row, Table, Write};
 use crate::shard::Refusal;
+use crate::time::Timestamp;
 
 /// One lookup and the rows the engine had for it.
 #[derive(Debug, Clone)]
@@ -30,6 +31,22 @@ impl Lookup {
             Lookup::Message { topic, lane, offset } => {
                 Read::pages(topic, lane, offset, 1, usize::MAX)
             }
+            Lookup::PageAt { topic, lane, offset } => Read::Range {
+                from: Key::Page { topic, lane, last: offset },
+                to: Key::Page { topic, lane, last: NUMBER_MAX },
+                reverse: false,
+                rows: 1,
+                bytes: usize::MAX,
+                bodies: false,
+            },
+            Lookup::Newest { topic, below } => Read::Range {
+                from: Key::Dead { topic, seq: 0 },
+                to: Key::Dead { topic, seq: below },
+                reverse: true,
+                rows: DEAD_ROWS_MAX,
+                bytes: usize::MAX,
+                bodies: true,
+            },
             Lookup::Pages { topic, lane, from } => {
                 Read::pages(topic, lane, from, PEEK_PAGES_MAX, PEEK_BYTES)
             }
@@ -39,11 +56,17 @@ impl Lookup {
 
 /// What one command may look at.
 pub(crate) struct Found<'a> {
-    pub(crate) answers: &'a [Answer],
-    pub(crate) overlay: &'a Overlay,
+    answers: &'a [Answer],
+    overlay: &'a Overlay,
 }
 
 impl<'a> Found<'a> {
+    /// Answers come in the order of their lookups.
+    pub(crate) fn new(answers: &'a [Answer], overlay: &'a Overlay) -> Found<'a> {
+        debug_assert!(answers.is_sorted_by_key(|answer| answer.lookup), "they are searched");
+        Found { answers, overlay }
+    }
+
     /// The row of a key, if there is one.
     pub(crate) fn row(&self, key: Key) -> Result<Option<&'a Row>, Reads> {
         if let Some(decided) = self.overlay.row(&key) {
@@ -53,8 +76,8 @@ impl<'a> Found<'a> {
     }
 
     fn answer(&self, lookup: Lookup) -> Result<&'a [Row], Reads> {
-        let answer = self.answers.iter().find(|answer| answer.lookup == lookup);
-        answer.map(|answer| &*answer.rows).ok_or_else(|| vec![lookup])
+        let at = self.answers.binary_search_by_key(&lookup, |answer| answer.lookup);
+        at.map(|at| &*self.answers[at].rows).map_err(|_| vec![lookup])
     }
 
     /// Pages of a lane from the one that holds `from` on.
@@ -68,6 +91,25 @@ impl<'a> Found<'a> {
         Ok(self.overlay.run(topic, lane, from, rows)?)
     }
 
+    /// Where the page is that holds `offset`, or the next there is.
+    pub(crate) fn page_at(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+    ) -> Result<Option<PageAt>, Reads> {
+        let answered = self.answer(Lookup::PageAt { topic, lane, offset })?.first();
+        let decided = self.overlay.pages(topic, lane, offset).next();
+        let nearest = answered.into_iter().chain(decided).min_by_key(|row| row.key);
+        Ok(nearest.and_then(PageAt::of))
+    }
+
+    /// Dead letters of a `dlq.` topic whose number is below `below`, newest first.
+    pub(crate) fn newest_dead(&self, topic: TopicId, below: u64) -> Result<DeadSlice<'a>, Reads> {
+        let answered = self.answer(Lookup::Newest { topic, below })?;
+        Ok(self.overlay.newest_dead(topic, below, answered))
+    }
+
     /// A message that is known to be stored. That it is not found is damage.
     pub(crate) fn message(
         &self,
@@ -75,14 +117,27 @@ impl<'a> Found<'a> {
         lane: Lane,
         offset: Offset,
     ) -> Result<Arc<Message>, Refusal> {
+        let stored = self.stored(topic, lane, offset)?;
+        stored.ok_or_else(|| missing(topic, lane, offset).into())
+    }
+
+    /// A message that may be gone.
+    pub(crate) fn stored(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+    ) -> Result<Option<Arc<Message>>, Refusal> {
         let row = match self.overlay.page(topic, lane, offset) {
             Some(row) => Some(row),
-            None => self.answer(Lookup::Message { topic, lane, offset })?.first(),
+            None => {
+                let answered = self.answer(Lookup::Message { topic, lane, offset })?.first();
+                answered.filter(|row| !self.overlay.is_gone(&row.key))
+            }
         };
-        let row =
-            row.filter(|row| holds(row, offset)).ok_or_else(|| missing(topic, lane, offset))?;
+        let Some(row) = row.filter(|row| holds(row, offset)) else { return Ok(None) };
         let page = open_page(row)?;
-        Ok(page.messages[(offset - page.base) as usize].message.clone())
+        Ok(Some(page.messages[(offset - page.base) as usize].message.clone()))
     }
 
     /// The last error of an open entry that has one.
@@ -106,15 +161,25 @@ pub(crate) fn missing(topic: TopicId, lane: Lane, offset: Offset) -> Damaged {
 }
 
 fn holds(row: &Row, offset: Offset) -> bool {
-    base_of(row).is_some_and(|base| base <= offset)
+    PageAt::of(row).is_some_and(|page| page.base <= offset)
 }
 
-fn base_of(row: &Row) -> Option<Offset> {
-    if let Columns::Page { base, .. } = row.columns { Some(base) } else { None }
+/// Where a page begins and ends, and when it was stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PageAt {
+    pub(crate) base: Offset,
+    pub(crate) last: Offset,
+    pub(crate) at: Timestamp,
 }
 
-fn last_of(row: &Row) -> Option<Offset> {
-    if let Key::Page { last, .. } = row.key { Some(last) } else { None }
+impl PageAt {
+    fn of(row: &Row) -> Option<PageAt> {
+        let (Key::Page { last, .. }, &Columns::Page { base, at, .. }) = (row.key, &row.columns)
+        else {
+            return None;
+        };
+        Some(PageAt { base, last, at })
+    }
 }
 
 /// Pages of a lane, in order, and how far they are all there is.
@@ -123,6 +188,13 @@ pub(crate) struct PageRun {
     pub(crate) pages: Vec<Page>,
     /// Below this nothing is stored but what these pages hold. The greatest: nor is there above.
     pub(crate) end: Offset,
+}
+
+/// Dead letters, newest first.
+pub(crate) struct DeadSlice<'a> {
+    pub(crate) rows: Vec<&'a Row>,
+    /// Below which number there may be more.
+    pub(crate) next: Option<u64>,
 }
 
 /// What a read for dispatch brings.
@@ -195,6 +267,27 @@ impl Overlay {
         self.rows.get(key).map(|(_, row)| row.as_ref())
     }
 
+    fn is_gone(&self, key: &Key) -> bool {
+        matches!(self.row(key), Some(None))
+    }
+
+    /// Dead letters that the engine answered, and those it may not have had.
+    fn newest_dead<'a>(&'a self, topic: TopicId, below: u64, rows: &'a [Row]) -> DeadSlice<'a> {
+        let lowest = rows.last().filter(|_| rows.len() >= DEAD_ROWS_MAX).map(|row| row.key);
+        let decided =
+            lowest.unwrap_or(Key::Dead { topic, seq: 0 })..Key::Dead { topic, seq: below };
+        let answered = rows.iter().filter(|row| !self.is_gone(&row.key));
+        let mut merged: BTreeMap<Key, &Row> = answered.map(|row| (row.key, row)).collect();
+        let decided =
+            self.rows.range(decided).filter_map(|(key, (_, row))| Some((*key, row.as_ref()?)));
+        merged.extend(decided);
+        let next = match lowest {
+            Some(Key::Dead { seq, .. }) => Some(seq),
+            Some(_) | None => None,
+        };
+        DeadSlice { rows: merged.into_values().rev().collect(), next }
+    }
+
     fn page(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<&Row> {
         self.pages(topic, lane, offset).next().filter(|row| holds(row, offset))
     }
@@ -217,15 +310,15 @@ impl Overlay {
         from: Offset,
         rows: &[Row],
     ) -> Result<PageRun, Damaged> {
-        let mut last = rows.last().and_then(last_of);
-        let kept = rows.iter().filter(|row| !matches!(self.row(&row.key), Some(None)));
+        let mut last = rows.last().and_then(PageAt::of).map(|page| page.last);
+        let kept = rows.iter().filter(|row| !self.is_gone(&row.key));
         let mut merged: BTreeMap<Key, &Row> = kept.map(|row| (row.key, row)).collect();
         for row in self.pages(topic, lane, from) {
-            let (Some(base), Some(through)) = (base_of(row), last_of(row)) else { continue };
-            if last.is_some_and(|last| base > last + 1) {
+            let Some(page) = PageAt::of(row) else { continue };
+            if last.is_some_and(|last| page.base > last + 1) {
                 break;
             }
-            last = last.map(|last| last.max(through));
+            last = last.map(|last| last.max(page.last));
             merged.insert(row.key, row);
         }
         let pages = merged.into_values().map(open_page).collect::<Result<_, _>>()?;

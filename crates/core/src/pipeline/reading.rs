@@ -1,10 +1,12 @@
 //! Rows on their way: who asked, what came, and how long decisions must be kept beside them.
 
+use std::collections::BTreeSet;
+
 use crate::change::{Lookup, Reads, Want};
 use crate::command::Command;
 use crate::id::BatchNo;
 use crate::limits::{READ_AHEAD_STEP_BYTES, READ_LOOKUPS_MAX};
-use crate::pack::Damaged;
+use crate::pack::{self, Damaged};
 use crate::row::{Key, Read, Row};
 use crate::shard::Refusal;
 
@@ -32,6 +34,8 @@ pub(super) struct Reading {
     pub(super) since: BatchNo,
     /// Each with the number of questions it asked.
     pub(super) askers: Vec<(Asker, usize)>,
+    /// Questions that are answered without bodies.
+    pub(super) bare: BTreeSet<usize>,
 }
 
 impl Pipeline {
@@ -51,13 +55,19 @@ impl Pipeline {
             }
             let id = ReadId(self.next_read);
             self.next_read += 1;
-            self.reading.insert(id, Reading { since: self.durable, askers });
+            let bare = |read: &Read| matches!(read, Read::Range { bodies: false, .. });
+            let bare = (0..reads.len()).filter(|at| bare(&reads[*at])).collect();
+            self.reading.insert(id, Reading { since: self.durable, askers, bare });
             outputs.push(Output::StartRead(id, reads));
         }
     }
 
     pub(super) fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) -> Result<(), Damaged> {
-        let Reading { since, askers } = self.reading.remove(&id).expect("a read was under way");
+        let reading = self.reading.remove(&id).expect("a read was under way");
+        let Reading { since, askers, bare } = reading;
+        // What comes without its body has nothing that could be checked.
+        let whole = rows.iter().enumerate().filter(|(at, _)| !bare.contains(at));
+        whole.flat_map(|(_, rows)| rows).try_for_each(pack::verify)?;
         let mut rows = rows.into_iter();
         for (asker, questions) in askers {
             let mut found = rows.by_ref().take(questions);
@@ -70,6 +80,7 @@ impl Pipeline {
                     let partial = self.partial.remove(&item);
                     let mut answers = partial.unwrap_or(Answers { rows: Vec::new(), since });
                     answers.rows.extend(came);
+                    answers.rows.sort_by_key(|answer| answer.lookup);
                     self.answers.insert(item, answers);
                     if let Some(item) = self.aside.remove(&item) {
                         let item = Item { waits: false, ..item };
@@ -99,8 +110,8 @@ impl Pipeline {
                 let lookup = Lookup::Message { topic, lane, offset };
                 let noted = Lookup::Row(Key::Note { generation, lane, offset });
                 let answers =
-                    [Answer { lookup, rows: pages }, Answer { lookup: noted, rows: notes }];
-                let found = Found { answers: &answers, overlay: &self.overlay };
+                    [Answer { lookup: noted, rows: notes }, Answer { lookup, rows: pages }];
+                let found = Found::new(&answers, &self.overlay);
                 if !self.shard.is_waiting(want) {
                     return Ok(Loaded::Nothing);
                 }

@@ -50,7 +50,12 @@ impl Shard {
             Change::Open { group, lane, offset, entry, holder } => {
                 self.absorb_open(*group, *lane, *offset, entry, *holder);
             }
-            Change::Close { group, lane, offset, end: End::Acked | End::Dead { .. } } => {
+            Change::Close {
+                group,
+                lane,
+                offset,
+                end: End::Acked | End::Dead { .. } | End::Purged,
+            } => {
                 self.absorb_close(*group, *lane, *offset);
             }
             Change::Note { group, generation, lane, offset, text } => {
@@ -71,9 +76,13 @@ impl Shard {
             Change::NoteGone { generation, lane, offset } => {
                 self.live.cache.unstage(*generation, *lane, *offset);
             }
+            Change::MessageGone { topic, lane, offset } => {
+                self.live.cache.forget(*topic, *lane, *offset);
+            }
             // Rows that are looked up when they are needed, not kept.
             Change::Record(_)
             | Change::Dead(_)
+            | Change::DeadGone { .. }
             | Change::Trim { .. }
             | Change::Expire { .. }
             | Change::Sweep(_) => {}

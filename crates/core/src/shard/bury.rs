@@ -14,7 +14,7 @@ use crate::shard::{Decided, Group, Refusal, Shard, Topic, done};
 use crate::time::Timestamp;
 
 /// Bytes of the error that a dead letter is listed by.
-const LISTED_ERROR_BYTES: usize = 64;
+pub(super) const LISTED_ERROR_BYTES: usize = 64;
 
 /// Who is to be buried.
 pub(super) struct Burial<'a> {
@@ -64,6 +64,20 @@ impl Shard {
         }
     }
 
+    /// A dead letter, unless it is gone.
+    pub(super) fn dead_message(
+        &self,
+        dlq: TopicId,
+        lane: Lane,
+        offset: Offset,
+        found: &Found<'_>,
+    ) -> Result<Option<Arc<Message>>, Refusal> {
+        match self.live.cache.get(dlq, lane, offset) {
+            Some(kept) => Ok(Some(kept.message.clone())),
+            None => found.stored(dlq, lane, offset),
+        }
+    }
+
     /// Why the last attempt at an open message failed.
     pub(super) fn last_error(
         &self,
@@ -99,7 +113,8 @@ impl Shard {
         if topic.dlq.is_none() {
             changes.push(Change::Topic(Box::new(dead_letter_topic(now, dlq, topic))));
         }
-        let dead_offset = self.topics.get(&dlq).map_or(0, |dlq| dlq.lane(lane).high);
+        let end = self.topics.get(&dlq).map(|dlq| dlq.lane(lane));
+        let (dead_offset, bytes) = end.map_or((0, 0), |end| (end.high, end.high_bytes));
         let death = Death {
             seq,
             topic: topic.row.name.clone(),
@@ -118,6 +133,9 @@ impl Shard {
             seq,
             lane,
             offset: dead_offset,
+            bytes,
+            size: message.size(),
+            restore: self.config.restore,
             group: group.row.name.clone(),
             reason,
             at: now,

@@ -25,6 +25,8 @@ pub(crate) struct Kept {
 /// Consecutive messages of a lane.
 #[derive(Debug, Clone)]
 struct Segment {
+    /// So many offsets right before it have no message.
+    hole: u64,
     messages: Vec<Kept>,
     bytes: usize,
     used: u64,
@@ -108,13 +110,44 @@ impl Cache {
     /// Keeps messages that were read.
     pub(crate) fn insert(&mut self, topic: TopicId, lane: Lane, base: Offset, messages: Vec<Kept>) {
         let place = (topic, lane, base);
+        let hole = self.segments.get(&place).map_or(0, |segment| segment.hole);
         self.drop_segment(place);
         let bytes = messages.iter().map(|kept| weight(&kept.message)).sum();
         self.uses += 1;
         self.by_use.insert(self.uses, place);
-        self.segments.insert(place, Segment { messages, bytes, used: self.uses });
+        self.segments.insert(place, Segment { hole, messages, bytes, used: self.uses });
         self.bytes += bytes;
         self.shrink();
+    }
+
+    /// Remembers that nothing is stored from `from` up to `to`.
+    pub(crate) fn hole(&mut self, topic: TopicId, lane: Lane, from: Offset, to: Offset) {
+        if from >= to {
+            return;
+        }
+        if !self.segments.contains_key(&(topic, lane, to)) {
+            self.insert(topic, lane, to, Vec::new());
+        }
+        let after = self.segments.get_mut(&(topic, lane, to));
+        let after = after.expect("the newest stays");
+        after.hole = after.hole.max(to - from);
+    }
+
+    /// Where the hole ends that `offset` is in, if it is known to be in one.
+    pub(crate) fn hole_end(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<Offset> {
+        let beyond = (topic, lane, offset + 1)..=(topic, lane, Offset::MAX);
+        let (&(_, _, base), segment) = self.segments.range(beyond).next()?;
+        (offset + segment.hole >= base).then_some(base)
+    }
+
+    /// Forgets a message that is no longer stored, and what lies with it.
+    pub(crate) fn forget(&mut self, topic: TopicId, lane: Lane, offset: Offset) {
+        let reach = offset.saturating_sub(PAGE_MESSAGES_MAX as u64);
+        let near = self.segments.range((topic, lane, reach)..=(topic, lane, offset));
+        let holds = |base: Offset, segment: &Segment| offset - base < segment.messages.len() as u64;
+        let holding = near.filter(|((_, _, base), segment)| holds(*base, segment));
+        let places: Vec<Place> = holding.map(|(&place, _)| place).collect();
+        places.into_iter().for_each(|place| self.drop_segment(place));
     }
 
     fn shrink(&mut self) {

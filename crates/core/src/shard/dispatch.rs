@@ -1,7 +1,7 @@
 //! Handing messages out: one run over one lane of one group at a time.
 //!
 //! 1. Fresh messages go in offset order; a cursor moves past a message only by delivering it, burying
-//!    it or passing it by.
+//!    it or passing it by. Among dead letters it also moves past those that were purged.
 //! 2. What was given back goes first; while retries and fresh messages both wait, four fresh ones go
 //!    after each retry.
 //! 3. Nothing is read here: what is not in memory is asked for and comes with a later run.
@@ -137,7 +137,7 @@ impl<'a> Run<'a> {
         lane: Lane,
     ) -> Run<'a> {
         let cursor = group.cursor(lane);
-        Run {
+        let mut run = Run {
             shard,
             now,
             topic,
@@ -154,6 +154,26 @@ impl<'a> Run<'a> {
             turns: 0,
             taken: vec![(0, 0); group.ready.len()],
             stop: Stop::Dry,
+        };
+        run.pass_holes();
+        run
+    }
+
+    /// Nothing is stored where a dead letter was purged: the cursor goes on behind.
+    fn pass_holes(&mut self) {
+        let (cache, topic, lane) = (&self.shard.live.cache, self.topic, self.lane);
+        while self.ahead.is_empty()
+            && topic.is_dlq()
+            && let Some(end) = cache.hole_end(topic.row.id, lane, self.next)
+        {
+            self.next = end;
+            self.ahead = cache.run(topic.row.id, lane, end);
+            let state = topic.lane(lane);
+            if let Some(kept) = self.ahead.first() {
+                self.bytes = kept.bytes_before;
+            } else if end == state.high {
+                self.bytes = state.high_bytes;
+            }
         }
     }
 
@@ -323,6 +343,7 @@ impl<'a> Run<'a> {
         self.ahead = &self.ahead[1..];
         if self.ahead.is_empty() {
             self.ahead = self.shard.live.cache.run(self.topic.row.id, self.lane, self.next);
+            self.pass_holes();
         }
     }
 

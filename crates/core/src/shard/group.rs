@@ -1,20 +1,33 @@
 //! Making a group.
 
-use crate::change::{Change, CursorStart, Decision, GroupRow};
+use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{GroupName, Rejection, Reply, Start};
-use crate::id::{Generation, GroupId, Lane};
+use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::limits::GROUP_BYTES_MAX;
+use crate::pipeline::found::Found;
+use crate::shard::seek::bytes_at;
 use crate::shard::topic::check_name;
 use crate::shard::{Decided, Shard, Topic};
 use crate::time::Timestamp;
 
 impl Shard {
-    pub(super) fn create_group(&self, now: Timestamp, name: &GroupName, start: Start) -> Decided {
+    pub(super) fn create_group(
+        &self,
+        now: Timestamp,
+        name: &GroupName,
+        start: Start,
+        found: &Found<'_>,
+    ) -> Decided {
         let topic = self.topic_named(&name.topic)?;
         if let Some(&group) = topic.groups.get(&name.group) {
             return Ok(Decision::reply(Reply::GroupExists { group }));
         }
-        let (row, ids) = self.new_group(now, topic, name, start)?;
+        let starts = match start {
+            Start::Earliest => earliest(topic),
+            Start::Latest => latest(topic),
+            Start::Time(at) => self.offsets_since(now, topic, at, found)?,
+        };
+        let (row, ids) = self.new_group(now, topic, name, &starts)?;
         let mut changes = Vec::new();
         self.unmark_all(topic, &row, &mut changes);
         let decision =
@@ -29,21 +42,20 @@ impl Shard {
         }
     }
 
-    /// A new group, and what the counter is then.
+    /// A new group that begins at these offsets, and what the counter is then.
     pub(super) fn new_group(
         &self,
         now: Timestamp,
         topic: &Topic,
         name: &GroupName,
-        start: Start,
+        starts: &[Offset],
     ) -> Result<(GroupRow, Change), Rejection> {
         check_name("group", &name.group, GROUP_BYTES_MAX)?;
         let generation = Generation(self.ids + 1);
-        let begin = |lane: &crate::change::LaneState| match start {
-            Start::Earliest => {
-                CursorStart { generation, offset: lane.first, bytes: lane.first_bytes }
-            }
-            Start::Latest => CursorStart { generation, offset: lane.high, bytes: lane.high_bytes },
+        let begin = |(lane, offset): (&LaneState, &Offset)| CursorStart {
+            generation,
+            offset: *offset,
+            bytes: bytes_at(lane, *offset),
         };
         let row = GroupRow {
             id: GroupId(self.ids),
@@ -51,8 +63,18 @@ impl Shard {
             name: name.group.clone(),
             created_at: now,
             paused: None,
-            cursors: topic.lanes.iter().map(begin).collect(),
+            cursors: topic.lanes.iter().zip(starts).map(begin).collect(),
         };
         Ok((row, Change::Ids(self.ids + 2)))
     }
+}
+
+/// The oldest offset that is kept, of each lane.
+pub(super) fn earliest(topic: &Topic) -> Vec<Offset> {
+    topic.lanes.iter().map(|lane| lane.first).collect()
+}
+
+/// The end of each lane.
+pub(super) fn latest(topic: &Topic) -> Vec<Offset> {
+    topic.lanes.iter().map(|lane| lane.high).collect()
 }

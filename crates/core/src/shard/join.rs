@@ -1,11 +1,12 @@
 //! Consumers come and go.
 
 use crate::change::{Change, Decision, Note};
-use crate::command::{Join, Missing, Rejection, Reply};
+use crate::command::{Join, Missing, Rejection, Reply, Start};
 use crate::id::{ConsumerId, OwnerId};
 use crate::limits::{CREDIT_MAX, OWNER_BYTES_MAX};
 use crate::settings::Groups;
 use crate::shard::extend::check_lease;
+use crate::shard::group::{earliest, latest};
 use crate::shard::{Decided, Shard, done};
 use crate::time::Timestamp;
 
@@ -29,7 +30,15 @@ impl Shard {
                 return Err(Rejection::NotFound(Missing::Group).into());
             }
             None => {
-                let (row, _) = self.new_group(now, topic, &join.name, join.start)?;
+                let starts = match join.start {
+                    Start::Earliest => earliest(topic),
+                    Start::Latest => latest(topic),
+                    // Finding it takes reads, and who joins is not to wait for them.
+                    Start::Time(_) => {
+                        return Err(Rejection::invalid("start", "is earliest or latest").into());
+                    }
+                };
+                let (row, _) = self.new_group(now, topic, &join.name, &starts)?;
                 ids += 2;
                 let group = row.id;
                 self.unmark_all(topic, &row, &mut changes);

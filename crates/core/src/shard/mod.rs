@@ -15,6 +15,7 @@ mod backlog;
 mod backoff;
 mod bury;
 mod cache;
+mod dead;
 mod dedupe;
 mod delete;
 mod dispatch;
@@ -32,10 +33,12 @@ mod patch;
 mod pause;
 mod peek;
 mod produce;
+mod purge;
 mod redrive;
 mod retention;
 mod seek;
 mod settle;
+mod since;
 mod state;
 mod tombstone;
 mod topic;
@@ -49,7 +52,7 @@ use crate::command::{Command, Hold, Missing, Rejection, Reply, TopicName};
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, TopicId};
 use crate::limits::LAPSE_MAX;
 use crate::pack::Damaged;
-use crate::pipeline::found::{Found, Loaded, missing};
+use crate::pipeline::found::{Found, Loaded, PageRun, missing};
 use crate::row::MarkKind;
 use crate::settings::Settings;
 use crate::time::Timestamp;
@@ -168,6 +171,8 @@ impl Shard {
             Command::Produce(produce) => self.produce_reads(produce),
             Command::Redrive(redrive) => self.redrive_reads(redrive),
             Command::Peek(peek) => self.peek_reads(peek),
+            Command::ListDead(list) => self.list_dead_reads(list),
+            Command::Purge(purge) => self.purge_reads(purge),
             Command::CreateTopic(_)
             | Command::PatchTopic(_)
             | Command::DeleteTopic(_)
@@ -211,12 +216,12 @@ impl Shard {
             Command::PatchTopic(patch) => self.patch_topic(now, patch),
             Command::DeleteTopic(name) => self.delete_topic(name),
             Command::WouldDeleteTopic(name) => self.would_delete_topic(name),
-            Command::CreateGroup(name, start) => self.create_group(now, name, *start),
+            Command::CreateGroup(name, start) => self.create_group(now, name, *start, found),
             Command::DeleteGroup(name) => self.delete_group(name),
             Command::WouldDeleteGroup(name) => self.would_delete_group(name),
             Command::Pause(pause) => self.pause(now, pause),
             Command::Resume(name) => self.resume(name),
-            Command::Seek(seek) => self.seek(now, seek),
+            Command::Seek(seek) => self.seek(now, seek, found),
             Command::Produce(produce) => self.produce(now, produce, found),
             Command::Join(join) => self.join(now, join),
             Command::Leave(consumer) => Ok(self.leave(*consumer)),
@@ -231,6 +236,8 @@ impl Shard {
             Command::ListTopics { namespace } => Ok(self.list_topics(namespace)),
             Command::ListGroups(name) => self.list_groups(now, name),
             Command::Peek(peek) => self.peek(peek, found),
+            Command::ListDead(list) => self.list_dead(list, found),
+            Command::Purge(purge) => self.purge(purge, found),
         }
     }
 
@@ -292,24 +299,7 @@ impl Shard {
     pub(crate) fn supply(&mut self, want: &Want, loaded: Loaded) -> Result<(), Damaged> {
         match (want, loaded) {
             (Want::Ahead { topic, lane, from }, Loaded::Pages(run)) => {
-                let mut expected = *from;
-                let is_there = self.topics.contains_key(topic);
-                for page in run.pages.into_iter().filter(|_| is_there) {
-                    let end = page.base + page.messages.len() as u64;
-                    if page.base > expected {
-                        // What lies between was more than one read brings.
-                        break;
-                    }
-                    if expected < end {
-                        let wanted = page.messages[(expected - page.base) as usize..].to_vec();
-                        self.live.cache.insert(*topic, *lane, expected, wanted);
-                        expected = end;
-                    }
-                }
-                // By now it may be trimmed, and nobody may need it any more.
-                if expected == *from && self.is_needed(*topic, *lane, *from) {
-                    return Err(missing(*topic, *lane, *from));
-                }
+                self.supply_pages(*topic, *lane, *from, run)?;
             }
             (
                 Want::Retry { generation, lane, offset, .. },
@@ -323,6 +313,38 @@ impl Shard {
             }
         }
         self.loaded(want);
+        Ok(())
+    }
+
+    fn supply_pages(
+        &mut self,
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+        run: PageRun,
+    ) -> Result<(), Damaged> {
+        let Some(of) = self.topics.get(&topic) else { return Ok(()) };
+        let (may_have_holes, high) = (of.is_dlq(), of.lane(lane).high);
+        let mut expected = from;
+        for page in run.pages {
+            let end = page.base + page.messages.len() as u64;
+            if page.base > expected && !may_have_holes {
+                break;
+            }
+            if expected < end {
+                self.live.cache.hole(topic, lane, expected, page.base);
+                expected = expected.max(page.base);
+                let wanted = page.messages[(expected - page.base) as usize..].to_vec();
+                self.live.cache.insert(topic, lane, expected, wanted);
+                expected = end;
+            }
+        }
+        if may_have_holes {
+            self.live.cache.hole(topic, lane, expected, run.end.min(high));
+        } else if expected == from && self.is_needed(topic, lane, from) {
+            // Otherwise it is trimmed by now, and nobody needs it any more.
+            return Err(missing(topic, lane, from));
+        }
         Ok(())
     }
 

@@ -39,10 +39,11 @@ impl Shard {
     pub(super) fn redrive(&self, now: Timestamp, redrive: &Redrive, found: &Found<'_>) -> Decided {
         let (source, dlq) = self.dead_letters(redrive)?;
         let lane = redrive.id.lane;
-        let dead = self.message_at(dlq, lane, redrive.id.offset, found)?;
+        let dead = self.dead_message(dlq, lane, redrive.id.offset, found)?;
+        let dead = dead.ok_or(Rejection::NotFound(Missing::Message))?;
         let death = dead.death.as_ref().ok_or(Rejection::NotFound(Missing::Message))?;
         let listed = found.row(Key::Dead { topic: dlq, seq: death.seq })?;
-        let listed: DeadRow = pack::dead_row(listed.ok_or(Rejection::NotFound(Missing::Message))?);
+        let listed: DeadRow = pack::dead_row(listed.ok_or(Rejection::NotFound(Missing::Message))?)?;
         if let Some(before) = &listed.redriven {
             return Ok(Decision::reply(Reply::Redriven { new: before.new, already: true }));
         }

@@ -3,19 +3,20 @@
 //! A cursor that moves begins a new life: attempts start at 1 again, and every token of before is
 //! stale by its generation.
 
-use crate::change::{Change, CursorStart, Decision, GroupRow};
+use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{Rejection, Reply, Seek, SeekTo, Sought};
 use crate::id::{Generation, Lane, Offset};
-use crate::shard::{Decided, Shard, Topic};
+use crate::pipeline::found::Found;
+use crate::shard::{Decided, Refusal, Shard, Topic};
 use crate::time::Timestamp;
 
 impl Shard {
-    pub(super) fn seek(&self, now: Timestamp, seek: &Seek) -> Decided {
+    pub(super) fn seek(&self, now: Timestamp, seek: &Seek, found: &Found<'_>) -> Decided {
         let (topic, group) = self.group_named(&seek.name)?;
         if !group.is_paused(now) && !group.consumers.is_empty() {
             return Err(Rejection::HasConsumers.into());
         }
-        let targets = targets(topic, seek.to)?;
+        let targets = self.targets(now, topic, seek.to, found)?;
         let mut ids = self.ids;
         let mut row = GroupRow { ..group.row.clone() };
         let mut sought = Sought { moved: Vec::new(), redelivers: 0, skips: 0, dropped_open: 0 };
@@ -27,14 +28,10 @@ impl Shard {
             sought.redelivers += cursor.next.saturating_sub(offset);
             sought.skips += offset.saturating_sub(cursor.next);
             sought.dropped_open += cursor.open.len() as u64;
-            let bytes = match offset {
-                at if at == state.high => state.high_bytes,
-                at if at == state.first => state.first_bytes,
-                // Exact where it is known, else in proportion until the next delivery tells.
-                at if at == cursor.next => cursor.bytes,
-                at => {
-                    proportional(state.first, state.first_bytes, state.high, state.high_bytes, at)
-                }
+            let is_end = offset == state.first || offset == state.high;
+            let bytes = match offset == cursor.next && !is_end {
+                true => cursor.bytes,
+                false => bytes_at(state, offset),
             };
             // Each a life of its own: the next seek may move one of them alone.
             let generation = Generation(ids);
@@ -51,22 +48,34 @@ impl Shard {
         changes.push(Change::Group(Box::new(row)));
         Ok(Decision { changes, ..Decision::reply(reply) })
     }
-}
 
-fn targets(topic: &Topic, to: SeekTo) -> Result<Vec<(Lane, Offset)>, Rejection> {
-    let all = (0..topic.row.partitions).map(Lane::of);
-    match to {
-        SeekTo::Earliest => Ok(all.map(|lane| (lane, 0)).collect()),
-        SeekTo::Latest => Ok(all.map(|lane| (lane, Offset::MAX)).collect()),
-        SeekTo::Offset { partition, .. } if partition >= topic.row.partitions => {
-            Err(Rejection::invalid("partition", "there is no such partition"))
+    fn targets(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        to: SeekTo,
+        found: &Found<'_>,
+    ) -> Result<Vec<(Lane, Offset)>, Refusal> {
+        let all = (0..topic.row.partitions).map(Lane::of);
+        match to {
+            SeekTo::Earliest => Ok(all.map(|lane| (lane, 0)).collect()),
+            SeekTo::Latest => Ok(all.map(|lane| (lane, Offset::MAX)).collect()),
+            SeekTo::Time(at) => Ok(all.zip(self.offsets_since(now, topic, at, found)?).collect()),
+            SeekTo::Offset { partition, .. } if partition >= topic.row.partitions => {
+                Err(Rejection::invalid("partition", "there is no such partition").into())
+            }
+            SeekTo::Offset { partition, offset } => Ok(vec![(Lane::of(partition), offset)]),
         }
-        SeekTo::Offset { partition, offset } => Ok(vec![(Lane::of(partition), offset)]),
     }
 }
 
-fn proportional(first: u64, first_bytes: u64, high: u64, high_bytes: u64, at: u64) -> u64 {
-    let share =
-        u128::from(high_bytes - first_bytes) * u128::from(at - first) / u128::from(high - first);
-    first_bytes + share as u64
+/// The byte total of a lane at an offset that it keeps: exact at both ends, else in proportion until the
+/// next delivery tells.
+pub(super) fn bytes_at(state: &LaneState, offset: Offset) -> u64 {
+    if offset == state.high {
+        return state.high_bytes;
+    }
+    let bytes = u128::from(state.high_bytes - state.first_bytes);
+    let (part, whole) = (offset.saturating_sub(state.first), state.high - state.first);
+    state.first_bytes + (bytes * u128::from(part) / u128::from(whole)) as u64
 }

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod dead_letter;
+mod dead_list;
 mod dedupe;
 mod delete;
 mod delivery;
@@ -20,11 +21,13 @@ mod pause;
 mod peek;
 mod pipeline;
 mod property;
+mod purge;
 mod recovery;
 mod redrive;
 mod retention;
 mod retry;
 mod seek;
 mod settle_table;
+mod since;
 mod transcript;
 mod view;

@@ -3,6 +3,7 @@
 mod accept;
 mod consume;
 mod convert;
+mod dlq;
 mod failure;
 mod groups;
 mod guard;
@@ -109,6 +110,9 @@ pub fn router(app: App) -> Router {
         .route("/v1/nack", post(settle::nack))
         .route("/v1/extend", post(settle::extend))
         .route("/v1/settle", post(settle::many))
+        .route("/v1/dlq/{topic}", get(dlq::list))
+        .route("/v1/dlq/{topic}/redrive", post(dlq::redrive))
+        .route("/v1/dlq/{topic}/purge", post(dlq::purge))
         .route("/metrics", get(health::metrics))
         .fallback(no_route)
         .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))

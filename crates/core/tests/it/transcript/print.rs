@@ -1,7 +1,7 @@
 //! What a batch shows in a transcript.
 
-use driftq_core::change::{Change, Effect, End, EntryState, Sweep};
-use driftq_core::command::{Full, PeekedMessage};
+use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
+use driftq_core::command::{DeadLetter, Full, PeekedMessage};
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
     Answered, Batch, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply, Text, Timestamp,
@@ -127,6 +127,13 @@ pub(crate) fn reply(answered: &Answered) -> String {
                 peeked.scanned,
                 peeked.next.map_or("the end".to_owned(), |next| format!("next {next}"))
             ),
+            Reply::DeadLetters(dead) => format!(
+                "{} (scanned {}, {})",
+                list(dead.letters.iter().map(dead_letter)),
+                dead.scanned,
+                if dead.next.is_some() { "more" } else { "the end" }
+            ),
+            Reply::Purged { purged } => format!("purged {purged}"),
             Reply::WouldDeleteTopic { messages, open, groups, dead_letters } => format!(
                 "would delete {messages} messages ({open} open), {groups} groups, \
                  {dead_letters} dead letters"
@@ -224,6 +231,22 @@ fn peeked_message(peeked: &PeekedMessage) -> String {
     words
 }
 
+fn dead_letter(letter: &DeadLetter) -> String {
+    let DeadRow { lane, offset, group, reason, at, error, .. } = &letter.row;
+    assert_eq!((letter.id.lane, letter.id.offset), (*lane, *offset), "an id names its place");
+    let mut words =
+        format!("{lane}:{offset} {} of {group} at {} \"{error}\"", reason.as_str(), time(*at));
+    if let Some(message) = &letter.message {
+        let death = message.death.as_ref().expect("a dead letter has died");
+        assert_eq!(death.seq, letter.row.seq, "row and message are of one letter");
+        words += &format!(" {}", String::from_utf8_lossy(&message.value));
+    }
+    if let Some(redriven) = &letter.row.redriven {
+        words += &format!(", redriven as {}:{}", redriven.new.lane, redriven.new.offset);
+    }
+    words
+}
+
 fn changed(world: &mut World, change: &Change) -> Option<String> {
     Some(match change {
         Change::Open { group, lane, offset, entry, .. } => {
@@ -241,6 +264,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
             match end {
                 End::Acked => format!("{place} acked"),
                 End::Dead { .. } => format!("{place} dead"),
+                End::Purged => format!("{place} purged"),
             }
         }
         Change::Message { topic, lane, offset, message } => {
@@ -263,6 +287,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
                 death.last_error
             )
         }
+        Change::MessageGone { lane, offset, .. } => format!("dead letter {lane}:{offset} is gone"),
         Change::Trim { lane, from, to, .. } => format!("trim {lane}:{from}..{to}"),
         Change::Expire { bucket } => format!("expire {}/{}", bucket >> 32, bucket & 0xffff_ffff),
         Change::Sweep(sweep) => swept(sweep),
@@ -279,6 +304,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         | Change::OwnerGone(_)
         | Change::Record(_)
         | Change::Dead(_)
+        | Change::DeadGone { .. }
         | Change::Mark { .. }
         | Change::Garbage { .. }
         | Change::GarbageGone(_) => return None,

@@ -1,12 +1,13 @@
 //! The commands of a transcript.
 
 use driftq_core::command::{
-    Claim, CreateTopic, Extend, GroupName, Hold, Join, Nack, NackKind, PatchTopic, Pause, Peek,
-    PeekFilter, PeekState, Produce, Redrive, Seek, SeekTo, Start, TopicName,
+    Claim, CreateTopic, DeadFilter, DeadState, Extend, GroupName, Hold, Join, ListDead, Nack,
+    NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Produce, Purge, Redrive, Seek,
+    SeekTo, Start, TopicName,
 };
 use driftq_core::{
-    Command, ConsumerId, Envelope, Groups, Keyless, RetryPolicy, RetryRequest, SettingName,
-    SettingsChange, SettingsPatch, Timestamp,
+    Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
+    SettingName, SettingsChange, SettingsPatch, Timestamp,
 };
 
 use super::World;
@@ -73,10 +74,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             partitions: word(2).parse().expect("a number of partitions"),
             settings: settings(&words),
         })),
-        "group" => {
-            let start = if flag(&words, "latest") { Start::Latest } else { Start::Earliest };
-            Command::CreateGroup(group(word(1)), start)
-        }
+        "group" => Command::CreateGroup(group(word(1)), start(&words)),
         "patch" => Command::PatchTopic(Box::new(PatchTopic {
             name: topic(word(1)),
             settings: SettingsChange {
@@ -85,6 +83,13 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
                     names.split(',').map(|name| SettingName::of(name).expect("a setting")).collect()
                 }),
             },
+        })),
+        "dead" => Command::ListDead(Box::new(list_dead(world, &words))),
+        "purge" => Command::Purge(Box::new(Purge {
+            topic: topic(word(1)),
+            ids: words[2..].iter().map(|at| world.dead[&format!("{} {at}", word(1))]).collect(),
+            by: "ops".into(),
+            reason: "test".into(),
         })),
         "peek" => Command::Peek(Box::new(peek(&words))),
         "topics" => Command::ListTopics { namespace: word(1).into() },
@@ -144,6 +149,38 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
     }
 }
 
+/// `dead orders below=0:3 group=biller state=all values`
+fn list_dead(world: &World, words: &[String]) -> ListDead {
+    let text = |name| option(words, name).map(Into::into);
+    let reasons = [DeathReason::Exhausted, DeathReason::Final, DeathReason::Deadline];
+    let reason = |word: &str| reasons.into_iter().find(|reason| reason.as_str() == word);
+    let seq = |place: &str| {
+        let letter = world.letter(&format!("{} {place}", words[1]));
+        letter.death.as_ref().expect("a dead letter").seq
+    };
+    ListDead {
+        topic: topic(&words[1]),
+        below: option(words, "below").map(seq),
+        filter: DeadFilter {
+            group: text("group"),
+            tenant_id: text("tenant"),
+            run_id: text("run"),
+            error: text("error"),
+            reason: option(words, "reason").map(|word| reason(word).expect("a reason")),
+            since: option(words, "since").map(time),
+            until: option(words, "until").map(time),
+            state: match option(words, "state") {
+                None => DeadState::Dead,
+                Some("redriven") => DeadState::Redriven,
+                Some("all") => DeadState::All,
+                Some(other) => panic!("`{other}` is no state"),
+            },
+        },
+        limit: option(words, "limit").map_or(100, |n| n.parse().expect("a number")),
+        values: flag(words, "values"),
+    }
+}
+
 /// `peek orders 0 from=3 group=biller state=waiting`
 fn peek(words: &[String]) -> Peek {
     let text = |name| option(words, name).map(Into::into);
@@ -173,6 +210,7 @@ fn seek_to(text: &str) -> SeekTo {
     match text {
         "earliest" => SeekTo::Earliest,
         "latest" => SeekTo::Latest,
+        at if at.starts_with("time=") => SeekTo::Time(time(&at[5..])),
         place => {
             let (partition, offset) = place.split_once(':').expect("partition:offset");
             SeekTo::Offset {
@@ -260,8 +298,16 @@ fn join(world: &mut World, words: &[String]) -> Command {
         lease_ms: option(words, "lease").map(millis),
         credit: option(words, "credit").map_or(100, |n| n.parse().expect("a number")),
         credit_bytes: option(words, "bytes").map_or(1 << 20, |n| n.parse().expect("a number")),
-        start: if flag(words, "latest") { Start::Latest } else { Start::Earliest },
+        start: start(words),
     })
+}
+
+fn start(words: &[String]) -> Start {
+    match option(words, "time") {
+        Some(at) => Start::Time(time(at)),
+        None if flag(words, "latest") => Start::Latest,
+        None => Start::Earliest,
+    }
 }
 
 /// `orders/biller 0:3.1` or `token=old` by token, `orders/biller 0:3 owner=w` by owner.

@@ -1,0 +1,469 @@
+//! What is purged is gone, once, and whoever reads the dead letters passes over the hole.
+
+use driftq_core::command::{NackKind, Purge, TopicName};
+use driftq_core::limits::PURGE_MAX;
+use driftq_core::{Command, Lane, MessageId, Rejection, SettingsPatch, ShardId, TopicId};
+use expect_test::expect;
+
+use crate::held::{Held, join, nack, produce, topic};
+use crate::transcript::check;
+
+#[test]
+fn a_purged_dead_letter_is_nowhere_any_more() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0 + produce orders m1
+            stored 0:0
+            stored 0:1
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        2s bury orders/biller 0:1.1
+            ok
+            dead letter 0:1 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        3s rows dead page
+            dead 2, page 3
+        3s purge orders 0:0
+            purged 1
+            dead letter 0:0 is gone
+        3s rows dead page
+            dead 1, page 2
+        4s dead orders state=all
+            0:1 final of biller at 2s "nack" (scanned 1, the end)
+        4s peek dlq.orders 0
+            0:1 m1 (scanned 1, the end)
+        4s redrive orders 0:0
+            refused: no such message
+        4s purge orders 0:0
+            purged 0
+        4s view orders
+            orders 0..2 (4 bytes), dead 1, groups ["biller"]
+        5s crash
+        6s redrive orders 0:0
+            refused: no such message
+        6s purge orders 0:0
+            purged 0
+        6s purge orders 0:1 0:1
+            purged 1
+            dead letter 0:1 is gone
+        6s view orders
+            orders 0..2 (4 bytes), dead 0, groups ["biller"]
+        6s view dlq.orders
+            dlq.orders (dead letters) 2..2 (0 bytes), dead 0, groups []
+        6s peek dlq.orders 0
+            none (scanned 0, the end)
+    "#]]);
+}
+
+#[test]
+fn a_redriven_dead_letter_is_not_counted_twice() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0 + produce orders m1
+            stored 0:0
+            stored 0:1
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        2s bury orders/biller 0:1.1
+            ok
+            dead letter 0:1 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        3s view orders
+            orders 0..2 (4 bytes), dead 2, groups ["biller"]
+        3s redrive orders 0:0
+            redriven as 0:2
+            a gets orders/biller 0:2.1 "m0" spent 1 until 33s redriven 1 times from 0:0
+        3s view orders
+            orders 0..3 (6 bytes), dead 1, groups ["biller"]
+        4s purge orders 0:0
+            purged 1
+            dead letter 0:0 is gone
+        4s view orders
+            orders 0..3 (6 bytes), dead 1, groups ["biller"]
+        5s purge orders 0:1
+            purged 1
+            dead letter 0:1 is gone
+        5s view orders
+            orders 0..3 (6 bytes), dead 0, groups ["biller"]
+    "#]]);
+}
+
+#[test]
+fn what_comes_together_with_a_purge_sees_it_or_comes_before_it() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0 + produce orders m1
+            stored 0:0
+            stored 0:1
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        3s purge orders 0:0 + purge orders 0:0 + dead orders + redrive orders 0:0
+            purged 1
+            purged 0
+            refused: no such message
+            none (scanned 0, the end)
+            dead letter 0:0 is gone
+        4s bury orders/biller 0:1.1
+            ok
+            dead letter 0:1 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        5s crash
+        6s purge orders 0:1 + dead orders values + redrive orders 0:1 + peek dlq.orders 0
+            0:1 m1 (scanned 1, the end)
+            purged 1
+            none (scanned 0, the end)
+            refused: no such message
+            dead letter 0:1 is gone
+        6s rows dead page
+            dead 0, page 1
+    "#]]);
+}
+
+#[test]
+fn a_reader_of_dead_letters_passes_over_holes() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0 + produce orders m1 + produce orders m2 + produce orders m3 + produce orders m4
+            stored 0:0
+            stored 0:1
+            stored 0:2
+            stored 0:3
+            stored 0:4
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 31s
+            a gets orders/biller 0:2.1 "m2" spent 1 until 31s
+            a gets orders/biller 0:3.1 "m3" spent 1 until 31s
+            a gets orders/biller 0:4.1 "m4" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        2s bury orders/biller 0:1.1
+            ok
+            dead letter 0:1 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        2s bury orders/biller 0:2.1
+            ok
+            dead letter 0:2 final after 1 of biller, "nack"
+            orders/biller 0:2 dead
+        2s bury orders/biller 0:3.1
+            ok
+            dead letter 0:3 final after 1 of biller, "nack"
+            orders/biller 0:3 dead
+        2s bury orders/biller 0:4.1
+            ok
+            dead letter 0:4 final after 1 of biller, "nack"
+            orders/biller 0:4 dead
+        3s group dlq.orders/undertaker
+            created
+        3s purge orders 0:1 0:3
+            purged 2
+            dead letter 0:1 is gone
+            dead letter 0:3 is gone
+        4s view dlq.orders/undertaker
+            next 0 of 5, committed -1, backlog 5, leased 0, waiting 0, no_consumers
+        4s join u dlq.orders/undertaker credit=1
+            joined
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 34s
+        5s ack dlq.orders/undertaker 0:0.1
+            ok
+            dlq.orders/undertaker 0:0 acked
+            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 35s
+        6s crash
+        7s join u dlq.orders/undertaker credit=1
+            joined
+            u gets dlq.orders/undertaker 0:4.1 "m4" spent 1 until 37s
+        40s ack dlq.orders/undertaker 0:2.1
+            dlq.orders/undertaker 0:2 expired, due 635s
+            dlq.orders/undertaker 0:4 expired, due 637s
+            ok
+            dlq.orders/undertaker 0:2 acked
+        41s view dlq.orders/undertaker
+            next 5 of 5, committed 3, backlog 1, leased 0, waiting 1 (first 637s), nothing_new
+    "#]]);
+}
+
+#[test]
+fn a_reader_at_a_hole_without_end_gets_what_comes_after() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0 + produce orders m1 + produce orders m2
+            stored 0:0
+            stored 0:1
+            stored 0:2
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 31s
+            a gets orders/biller 0:2.1 "m2" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        2s bury orders/biller 0:1.1
+            ok
+            dead letter 0:1 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        3s join u dlq.orders/undertaker credit=1
+            joined
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s
+        4s crash
+        5s purge orders 0:1
+            purged 1
+            dead letter 0:1 is gone
+        6s join u dlq.orders/undertaker credit=2
+            joined
+        40s ack dlq.orders/undertaker 0:0.1
+            orders/biller 0:2 expired, due 31.922s
+            dlq.orders/undertaker 0:0 expired, due 633s
+            ok
+            dlq.orders/undertaker 0:0 acked
+        41s view dlq.orders/undertaker
+            next 2 of 2, committed 1, backlog 0, leased 0, waiting 0, nothing_new
+        41s join a orders/biller
+            joined
+            a gets orders/biller 0:2.2 "m2" spent 2 until 71s after "ack_timeout"
+        42s bury orders/biller 0:2.2
+            ok
+            dead letter 0:2 final after 2 of biller, "nack"
+            orders/biller 0:2 dead
+            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 72s
+        43s ack dlq.orders/undertaker 0:2.1
+            ok
+            dlq.orders/undertaker 0:2 acked
+        44s view dlq.orders/undertaker
+            next 3 of 3, committed 2, backlog 0, leased 0, waiting 0, nothing_new
+    "#]]);
+}
+
+#[test]
+fn where_the_lowest_are_gone_the_lane_begins_after_them() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0 + produce orders mm1 + produce orders mmm2
+            stored 0:0
+            stored 0:1
+            stored 0:2
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+            a gets orders/biller 0:1.1 "mm1" spent 1 until 31s
+            a gets orders/biller 0:2.1 "mmm2" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        2s bury orders/biller 0:1.1
+            ok
+            dead letter 0:1 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        2s bury orders/biller 0:2.1
+            ok
+            dead letter 0:2 final after 1 of biller, "nack"
+            orders/biller 0:2 dead
+        3s group dlq.orders/undertaker
+            created
+        3s purge orders 0:1
+            purged 1
+            dead letter 0:1 is gone
+        3s view dlq.orders
+            dlq.orders (dead letters) 0..3 (9 bytes), dead 0, groups ["undertaker"]
+        3s purge orders 0:0
+            purged 1
+            dead letter 0:0 is gone
+        3s view dlq.orders
+            dlq.orders (dead letters) 1..3 (7 bytes), dead 0, groups ["undertaker"]
+        3s view dlq.orders/undertaker
+            next 1 of 3, committed 0, backlog 2, leased 0, waiting 0, no_consumers
+        4s crash
+        5s join u dlq.orders/undertaker
+            joined
+            u gets dlq.orders/undertaker 0:2.1 "mmm2" spent 1 until 35s
+        6s group dlq.orders/late
+            created
+        6s join v dlq.orders/late
+            joined
+            v gets dlq.orders/late 0:2.1 "mmm2" spent 1 until 36s
+    "#]]);
+}
+
+#[test]
+fn a_delivery_of_a_purged_message_is_over() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0 + produce orders m1 + produce orders m2
+            stored 0:0
+            stored 0:1
+            stored 0:2
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 31s
+            a gets orders/biller 0:2.1 "m2" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        2s bury orders/biller 0:1.1
+            ok
+            dead letter 0:1 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        2s bury orders/biller 0:2.1
+            ok
+            dead letter 0:2 final after 1 of biller, "nack"
+            orders/biller 0:2 dead
+        3s join u dlq.orders/undertaker credit=2
+            joined
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s
+            u gets dlq.orders/undertaker 0:1.1 "m1" spent 1 until 33s
+        4s nack dlq.orders/undertaker 0:1.1 reason=later
+            ok
+            dlq.orders/undertaker 0:1 nacked, due 604s
+            u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 34s
+        4s rows note
+            note 1
+        5s purge orders 0:0 0:1
+            purged 2
+            dlq.orders/undertaker 0:0 purged
+            dead letter 0:0 is gone
+            dlq.orders/undertaker 0:1 purged
+            dead letter 0:1 is gone
+        5s rows note page
+            note 0, page 2
+        6s ack dlq.orders/undertaker 0:0.1
+            ok
+        6s extend dlq.orders/undertaker 0:0.1
+            stale: settled
+        6s nack dlq.orders/undertaker 0:1.1
+            stale: settled
+        7s view dlq.orders/undertaker
+            next 3 of 3, committed 1, backlog 1, leased 1, waiting 0, nothing_new
+        30m wait
+            dlq.orders/undertaker 0:2 expired, due 634s
+            u gets dlq.orders/undertaker 0:2.2 "m2" spent 2 until 664s after "ack_timeout"
+            dlq.orders/undertaker 0:2 expired, due 1264s
+            u gets dlq.orders/undertaker 0:2.3 "m2" spent 3 until 1294s after "ack_timeout"
+            dlq.orders/undertaker 0:2 expired, due 1894s
+        31m view dlq.orders/undertaker
+            next 3 of 3, committed 1, backlog 1, leased 0, waiting 1 (first 1894s), nothing_new
+    "#]]);
+}
+
+fn id(offset: u64) -> MessageId {
+    MessageId { restore: 0, shard: ShardId(0), topic: TopicId(5), lane: Lane(0), offset }
+}
+
+fn purge(ids: Vec<MessageId>) -> Command {
+    let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
+    Command::Purge(Box::new(Purge { topic, ids, by: "ops".into(), reason: "test".into() }))
+}
+
+#[test]
+fn what_is_no_dead_letter_of_the_topic_is_passed_over() {
+    let mut held = Held::new();
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    let nothing = || "Ok(Purged { purged: 0 })".to_owned();
+    assert_eq!(format!("{:?}", held.ask(purge(vec![id(0)]))), nothing(), "no dead letters yet");
+    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
+    held.ask(produce("m")).expect("stored");
+    let (_, delivery) = held.deliveries.remove(0);
+    held.ask(nack(&delivery.token, NackKind::Final)).expect("dead");
+    let of_the_source = MessageId { topic: TopicId(1), ..id(0) };
+    let of_no_lane = MessageId { lane: Lane(7), ..id(0) };
+    let strangers = vec![of_the_source, of_no_lane, id(1), id(u64::MAX)];
+    assert_eq!(format!("{:?}", held.ask(purge(strangers))), nothing());
+    let most = vec![id(0); PURGE_MAX];
+    assert_eq!(format!("{:?}", held.ask(purge(most))), "Ok(Purged { purged: 1 })");
+    let refused = held.ask(purge(vec![id(0); PURGE_MAX + 1]));
+    assert!(matches!(refused, Err(Rejection::Invalid { field: "ids", .. })), "{refused:?}");
+}
+
+#[test]
+fn a_dead_letter_may_be_gone_in_the_batch_that_made_it() {
+    let mut held = Held::new();
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
+    held.ask(produce("m")).expect("stored");
+    held.ask(produce("n")).expect("stored");
+    let tokens = [0, 1].map(|at| held.deliveries[at].1.token.clone());
+    // The first makes the dead-letter topic.
+    held.ask(nack(&tokens[0], NackKind::Final)).expect("dead");
+    let purged = held.arrive(purge(vec![id(1)]));
+    held.arrive(nack(&tokens[1], NackKind::Final));
+    held.turn();
+    assert_eq!((held.commits.len(), held.reads.len()), (1, 0), "one batch, and nothing is read");
+    held.settle();
+    assert_eq!(held.answer(purged).as_deref(), Some("purged 1"));
+    held.crash();
+    let Command::Join(mut reader) = join(2, "undertaker", 9, 30_000) else { unreachable!() };
+    reader.name.topic.topic = "dlq.orders".into();
+    held.deliveries.clear();
+    held.ask(Command::Join(reader)).expect("joined");
+    let offsets: Vec<u64> = held.deliveries.iter().map(|(_, one)| one.hold.offset).collect();
+    assert_eq!(offsets, [0]);
+}
+
+/// The pages of dead letters are on their way to a reader when they are purged.
+#[test]
+fn a_read_that_began_before_a_purge_does_not_bring_it_back() {
+    let mut held = Held::new();
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
+    for _ in 0..3 {
+        held.ask(produce("m")).expect("stored");
+        let (_, delivery) = held.deliveries.remove(0);
+        held.ask(nack(&delivery.token, NackKind::Final)).expect("dead");
+    }
+    held.crash();
+    let purged = held.arrive(purge(vec![id(0), id(1)]));
+    held.turn();
+    held.finish_read();
+    held.turn();
+    assert_eq!(held.reads.len(), 1, "it knows the letters and asks for their rows");
+    let Command::Join(mut reader) = join(2, "undertaker", 9, 30_000) else { unreachable!() };
+    reader.name.topic.topic = "dlq.orders".into();
+    held.arrive(Command::Join(reader));
+    held.turn();
+    assert_eq!(held.reads.len(), 2, "dispatch reads ahead");
+    held.look();
+    held.look();
+    held.finish_read();
+    while held.answer(purged).is_none() {
+        held.turn();
+        held.finish_commit();
+    }
+    assert_eq!(held.answer(purged).as_deref(), Some("purged 2"));
+    // The pages as they were before the purge come only now.
+    held.finish_read();
+    held.settle();
+    let offsets: Vec<u64> = held.deliveries.iter().map(|(_, one)| one.hold.offset).collect();
+    assert_eq!(offsets, [2]);
+    assert!(held.died.is_none());
+}

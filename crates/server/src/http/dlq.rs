@@ -1,0 +1,353 @@
+//! Dead letters: looking, giving back, throwing away. Many slices of the core's make one call.
+
+use std::collections::BTreeMap;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::Response;
+use driftq_api::dlq::{
+    DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
+    Purge as PurgeRequest, Purged, Redrive as RedriveRequest, Redriven, RedrivenOne,
+};
+use driftq_api::message::Item;
+use driftq_api::{ErrorCode, Time};
+use driftq_core::command::{
+    DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge, Redrive, TopicName,
+};
+use driftq_core::limits::{PURGE_MAX, REDRIVE_MAX};
+use driftq_core::{Answered, Command, DeathReason, MessageId, Reply, Timestamp};
+use serde::Deserialize;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, flag, number, text};
+use super::pages::{from_cursor, limit, to_cursor};
+use super::{App, convert, json, topic_name, unexpected};
+use crate::node::Lost;
+
+/// Rows that one call looks at.
+const SCAN_MAX: u64 = 10_000;
+/// Rows that a summary or a purge looks at.
+const COUNT_MAX: u64 = 100_000;
+/// Errors that a summary names.
+const ERRORS_MAX: usize = 10;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    group: Option<String>,
+    reason: Option<String>,
+    tenant_id: Option<String>,
+    run_id: Option<String>,
+    error: Option<String>,
+    since: Option<Time>,
+    until: Option<Time>,
+    state: Option<String>,
+    summary: Option<bool>,
+    limit: Option<u32>,
+    cursor: Option<String>,
+}
+
+impl Ask for Asked {
+    const QUERY: &'static [Param] = &[
+        text("group", &["group"]),
+        text("reason", &["reason"]),
+        text("tenant_id", &["tenant_id"]),
+        text("run_id", &["run_id"]),
+        text("error", &["error"]),
+        text("since", &["since"]),
+        text("until", &["until"]),
+        text("state", &["state"]),
+        flag("summary", &["summary"]),
+        number("limit", &["limit"]),
+        text("cursor", &["cursor"]),
+    ];
+}
+
+impl Ask for RedriveRequest {
+    const QUERY: &'static [Param] = &[];
+}
+
+impl Ask for PurgeRequest {
+    const QUERY: &'static [Param] = &[];
+}
+
+fn filter(filter: Filter, state: DeadState) -> Result<DeadFilter, Failure> {
+    let reason = filter.reason.map(|word| {
+        use DeathReason::{Deadline, Exhausted, Final, Undeliverable};
+        let mut known = [Exhausted, Final, Deadline, Undeliverable].into_iter();
+        let known = known.find(|reason| reason.as_str() == word);
+        let says = "exhausted, final, deadline or undeliverable";
+        known.ok_or_else(|| Failure::invalid("reason", says))
+    });
+    Ok(DeadFilter {
+        group: filter.group.map(Into::into),
+        tenant_id: filter.tenant_id.map(Into::into),
+        run_id: filter.run_id.map(Into::into),
+        error: filter.error.map(Into::into),
+        reason: reason.transpose()?,
+        since: filter.since.map(|at| Timestamp(at.0)),
+        until: filter.until.map(|at| Timestamp(at.0)),
+        state,
+    })
+}
+
+/// A walk over the dead letters of a topic, newest first.
+struct Walk<'a> {
+    app: &'a App,
+    topic: TopicName,
+    filter: DeadFilter,
+    with_messages: bool,
+    /// Where it goes on; `None`: it has come to the end.
+    below: Option<Option<u64>>,
+    scanned: u64,
+}
+
+impl Walk<'_> {
+    /// Up to `limit` letters, after looking at no more than `scan` rows.
+    async fn take(&mut self, limit: usize, scan: u64) -> Result<Vec<DeadLetter>, Failure> {
+        let mut found = Vec::new();
+        while let Some(below) = self.below
+            && found.len() < limit
+            && self.scanned < scan
+        {
+            let list = ListDead {
+                topic: self.topic.clone(),
+                below,
+                filter: self.filter.clone(),
+                limit: (limit - found.len()).min(SCAN_MAX as usize) as u32,
+                values: self.with_messages,
+            };
+            let Reply::DeadLetters(slice) = self.app.ask(Command::ListDead(Box::new(list))).await?
+            else {
+                return Err(unexpected());
+            };
+            let DeadLetters { letters, scanned, next } = *slice;
+            self.scanned += scanned;
+            found.extend(letters);
+            self.below = next.map(Some);
+        }
+        Ok(found)
+    }
+}
+
+pub(crate) async fn list(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    input: Input<Asked>,
+) -> Result<Response<Body>, Failure> {
+    let asked = input.asked;
+    let state = match asked.state.as_deref() {
+        None | Some("dead") => DeadState::Dead,
+        Some("redriven") => DeadState::Redriven,
+        Some("all") => DeadState::All,
+        Some(_) => return Err(Failure::invalid("state", "dead, redriven or all")),
+    };
+    let limit = limit(asked.limit)?;
+    let below = match &asked.cursor {
+        Some(cursor) => {
+            let seq = from_cursor(cursor)?.parse().ok();
+            Some(seq.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))?)
+        }
+        None => None,
+    };
+    let (group, reason, tenant_id) = (asked.group, asked.reason, asked.tenant_id);
+    let (run_id, error, since, until) = (asked.run_id, asked.error, asked.since, asked.until);
+    let given = Filter { group, reason, tenant_id, run_id, error, since, until };
+    let filter = filter(given, state)?;
+    let topic = topic_name(&topic);
+    let mut walk = Walk {
+        app: &app,
+        topic: topic.clone(),
+        filter: filter.clone(),
+        with_messages: true,
+        below: Some(below),
+        scanned: 0,
+    };
+    let letters = walk.take(limit, SCAN_MAX).await?;
+    let next_cursor = walk.below.flatten().map(|seq| to_cursor(&seq.to_string()));
+    let (total, by_error) = match asked.summary {
+        Some(true) => {
+            let (total, by_error) = summary(&app, topic, filter).await?;
+            (Some(total), Some(by_error))
+        }
+        Some(false) | None => (None, None),
+    };
+    let dead_letters = letters.iter().filter_map(shown).collect();
+    Ok(json(&WireLetters { dead_letters, total, by_error, next_cursor }))
+}
+
+/// One that was purged while it was being looked at is not shown.
+fn shown(letter: &DeadLetter) -> Option<WireLetter<'_>> {
+    let message = letter.message.as_deref()?;
+    Some(WireLetter {
+        id: letter.id.to_string(),
+        key: convert::key(message),
+        value: Some(convert::value(message)),
+        envelope: convert::wire_envelope(&message.envelope),
+        dlq: convert::death(message)?,
+        state: if letter.row.redriven.is_some() { "redriven" } else { "dead" },
+    })
+}
+
+/// How many there are, and of what.
+async fn summary(
+    app: &App,
+    topic: TopicName,
+    filter: DeadFilter,
+) -> Result<(u64, Vec<ErrorCount>), Failure> {
+    let mut walk = Walk { app, topic, filter, with_messages: false, below: Some(None), scanned: 0 };
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    let mut total = 0;
+    loop {
+        let letters = walk.take(1_000, COUNT_MAX).await?;
+        if letters.is_empty() {
+            break;
+        }
+        total += letters.len() as u64;
+        for letter in letters {
+            *counts.entry(letter.row.error.to_string()).or_default() += 1;
+        }
+    }
+    let mut counts: Vec<ErrorCount> =
+        counts.into_iter().map(|(error, count)| ErrorCount { error, count }).collect();
+    counts.sort_by_key(|count| std::cmp::Reverse(count.count));
+    counts.truncate(ERRORS_MAX);
+    Ok((total, counts))
+}
+
+/// The ones that were named, as ids or as what is wrong with them.
+fn ids(texts: &[String]) -> Vec<Result<MessageId, Failure>> {
+    let id = |text: &String| {
+        text.parse::<MessageId>().map_err(|error| Failure::invalid("ids", error.to_string()))
+    };
+    texts.iter().map(id).collect()
+}
+
+pub(crate) async fn redrive(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    input: Input<RedriveRequest>,
+) -> Result<Json<Redriven>, Failure> {
+    let RedriveRequest { ids: given, filter: by_filter, limit, dry_run, by, reason, .. } =
+        input.asked;
+    let topic = topic_name(&topic);
+    let named = match (given, by_filter) {
+        (Some(given), None) if limit.is_none() => {
+            if given.is_empty() || given.len() > REDRIVE_MAX {
+                return Err(Failure::invalid("ids", "1 to 1000 are possible"));
+            }
+            ids(&given)
+        }
+        (Some(_), None) => return Err(Failure::invalid("limit", "it belongs to a filter")),
+        (None, Some(by_filter)) => {
+            let limit = limit.unwrap_or(REDRIVE_MAX as u32) as usize;
+            if !(1..=REDRIVE_MAX).contains(&limit) {
+                return Err(Failure::invalid("limit", "1 to 1000 are possible"));
+            }
+            let filter = filter(by_filter, DeadState::Dead)?;
+            let mut walk = Walk {
+                app: &app,
+                topic: topic.clone(),
+                filter,
+                with_messages: false,
+                below: Some(None),
+                scanned: 0,
+            };
+            walk.take(limit, COUNT_MAX).await?.into_iter().map(|letter| Ok(letter.id)).collect()
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Failure::invalid("ids", "send ids or filter, one of them"));
+        }
+    };
+    let matched = named.len();
+    if dry_run {
+        let would = |id: Result<MessageId, Failure>| match id {
+            Ok(id) => Item::Done(RedrivenOne { id: id.to_string(), status: "would", new: None }),
+            Err(Failure(error)) => Item::Error(error),
+        };
+        let results = named.into_iter().map(would).collect();
+        return Ok(Json(Redriven { dry_run, matched, redriven: 0, results }));
+    }
+    let by: driftq_core::Text = by.unwrap_or_default().into();
+    let reason: driftq_core::Text = reason.unwrap_or_default().into();
+    let commands = named.iter().filter_map(|id| id.as_ref().ok()).map(|id| {
+        let (by, reason) = (by.clone(), reason.clone());
+        Command::Redrive(Redrive { topic: topic.clone(), id: *id, by, reason })
+    });
+    let mut answers = app.node.call_all(commands.collect()).await.into_iter();
+    let results: Vec<Item<RedrivenOne>> = named
+        .into_iter()
+        .map(|id| {
+            let one = id
+                .and_then(|id| redriven(id, answers.next().expect("one answer for each command")));
+            match one {
+                Ok(one) => Item::Done(one),
+                Err(Failure(error)) => Item::Error(error),
+            }
+        })
+        .collect();
+    let is_new = |item: &&Item<RedrivenOne>| {
+        matches!(item, Item::Done(RedrivenOne { status: "redriven", .. }))
+    };
+    let redriven = results.iter().filter(is_new).count();
+    tracing::info!(%by, %reason, matched, redriven, "dead letters redriven");
+    Ok(Json(Redriven { dry_run, matched, redriven, results }))
+}
+
+fn redriven(id: MessageId, answered: Result<Answered, Lost>) -> Result<RedrivenOne, Failure> {
+    let Reply::Redriven { new, already } = answered?? else { return Err(unexpected()) };
+    let place = Place { partition: new.lane.partition(), offset: new.offset, id: new.to_string() };
+    let status = if already { "already" } else { "redriven" };
+    Ok(RedrivenOne { id: id.to_string(), status, new: Some(place) })
+}
+
+pub(crate) async fn purge(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    input: Input<PurgeRequest>,
+) -> Result<Json<Purged>, Failure> {
+    let PurgeRequest { ids: given, filter: by_filter, confirm, by, reason } = input.asked;
+    let topic = topic_name(&topic);
+    let meant: Vec<MessageId> = match (given, by_filter) {
+        (Some(given), None) => ids(&given).into_iter().collect::<Result<_, _>>()?,
+        (None, Some(by_filter)) => {
+            if by_filter.until.is_none() {
+                let says = "a filter needs until, so that the number stands still";
+                return Err(Failure::invalid("until", says));
+            }
+            let filter = filter(by_filter, DeadState::All)?;
+            let mut walk = Walk {
+                app: &app,
+                topic: topic.clone(),
+                filter,
+                with_messages: false,
+                below: Some(None),
+                scanned: 0,
+            };
+            let letters = walk.take(COUNT_MAX as usize, COUNT_MAX).await?;
+            letters.into_iter().map(|letter| letter.id).collect()
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Failure::invalid("ids", "send ids or filter, one of them"));
+        }
+    };
+    if confirm != Some(meant.len() as u64) {
+        let says = format!("{} would be gone for good: repeat with that as confirm", meant.len());
+        return Err(Failure::new(ErrorCode::FailedPrecondition, says).with("matched", meant.len()));
+    }
+    let by: driftq_core::Text = by.unwrap_or_default().into();
+    let reason: driftq_core::Text = reason.unwrap_or_default().into();
+    let mut purged = 0;
+    for chunk in meant.chunks(PURGE_MAX) {
+        let (by, reason) = (by.clone(), reason.clone());
+        let purge = Purge { topic: topic.clone(), ids: chunk.to_vec(), by, reason };
+        let Reply::Purged { purged: of_chunk } = app.ask(Command::Purge(Box::new(purge))).await?
+        else {
+            return Err(unexpected());
+        };
+        purged += of_chunk;
+    }
+    tracing::info!(%by, %reason, purged, "dead letters purged");
+    Ok(Json(Purged { purged }))
+}
