@@ -1,7 +1,7 @@
 //! `driftq serve`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -25,9 +25,6 @@ pub(crate) struct Serve {
     /// The data directory of the sqlite engine
     #[arg(long, default_value = "driftq-data", env = "DRIFTQ_DATA")]
     data: PathBuf,
-    /// A file whose first line is the key that every request must carry
-    #[arg(long, env = "DRIFTQ_API_KEY_FILE")]
-    api_key_file: Option<PathBuf>,
     /// Listen to other machines without a key
     #[arg(long)]
     insecure: bool,
@@ -48,7 +45,7 @@ enum Profile {
 }
 
 impl Serve {
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
+    pub(crate) async fn run(self, api_key_file: Option<&Path>) -> anyhow::Result<()> {
         log_to_stderr();
         let engine = match self.engine {
             Engine::Memory => EngineConfig::Memory,
@@ -57,7 +54,7 @@ impl Serve {
         let mut config = Config {
             listen: self.listen,
             insecure: self.insecure,
-            api_key: self.api_key_file.as_deref().map(first_line).transpose()?,
+            api_key: api_key_file.map(first_line).transpose()?,
             ..Config::local(engine)
         };
         if let Some(Profile::V1) = self.profile {
@@ -73,7 +70,7 @@ impl Serve {
     }
 }
 
-fn first_line(path: &std::path::Path) -> anyhow::Result<String> {
+pub(crate) fn first_line(path: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
     let key = text.lines().next().unwrap_or_default().trim().to_owned();
     anyhow::ensure!(key.len() >= 16, "{}: a key has at least 16 characters", path.display());

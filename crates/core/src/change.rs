@@ -1,5 +1,7 @@
 //! What the core decides: changes of durable state, notes about volatile state, effects for the shell.
 
+mod wanted;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use crate::command::{Hold, Reply};
 use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, Text, TopicId};
 use crate::message::{DeathReason, Message};
-use crate::row::{Hash16, Key, MarkKind, RecordKind};
+use crate::row::{Hash16, MarkKind, RecordKind};
 use crate::settings::{RetryPolicy, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::LeaseToken;
+
+pub use wanted::{Lookup, Reads, Want};
 
 /// What came of a command.
 #[derive(Debug, Clone)]
@@ -112,6 +116,8 @@ pub struct GroupRow {
     pub name: Text,
     /// When it was made.
     pub created_at: Timestamp,
+    /// A consumer was there then, or about an eighth of `group_idle_ms` later.
+    pub seen: Timestamp,
     /// Set while paused.
     pub paused: Option<Paused>,
     /// One cursor per partition.
@@ -417,43 +423,26 @@ pub enum Note {
     Idle(GroupId),
     /// Messages around there were of use.
     Used { topic: TopicId, lane: Lane, offset: Offset },
-    /// Look at a lane's retention again then, or not at all.
-    Chore { topic: TopicId, lane: Lane, at: Option<Timestamp> },
+    /// When a chore is to be done next, if at all.
+    Chore(Chore, Option<Timestamp>),
+}
+
+/// Work nobody asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Chore {
+    /// Settled messages of a lane stay only so long.
+    Retain { topic: TopicId, lane: Lane },
+    /// Dead letters of a topic stay only so long.
+    DropDead { source: TopicId },
+    /// A group that nobody reads goes.
+    Idle(GroupId),
 }
 
 impl Note {
     pub(crate) fn loading(&self) -> Option<&Want> {
         if let Note::Loading(want) = self { Some(want) } else { None }
     }
-}
-
-/// A row that deciding asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the fields are what their types say")]
-pub enum Lookup {
-    /// This row.
-    Row(Key),
-    /// The page that holds this message.
-    Message { topic: TopicId, lane: Lane, offset: Offset },
-    /// The page that holds this message, or the next there is, without its messages.
-    PageAt { topic: TopicId, lane: Lane, offset: Offset },
-    /// The newest dead letters of a `dlq.` topic whose number is lower, as many as a look takes.
-    Newest { topic: TopicId, below: u64 },
-    /// Pages of a lane from the one that holds `from` on, as many as a look takes.
-    Pages { topic: TopicId, lane: Lane, from: Offset },
-}
-
-/// Rows that deciding asks for.
-pub type Reads = Vec<Lookup>;
-
-/// A message that dispatch would like to have in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the fields are what their types say")]
-pub enum Want {
-    /// Messages of a lane from `from` on.
-    Ahead { topic: TopicId, lane: Lane, from: Offset },
-    /// One message and its last error, for a retry.
-    Retry { topic: TopicId, group: GroupId, generation: Generation, lane: Lane, offset: Offset },
 }
 
 /// What the shell does once the batch is durable.

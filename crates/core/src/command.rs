@@ -72,6 +72,11 @@ pub enum Command {
     GiveBack(Hold),
     /// A lease whose time has run out. Comes from the shard itself.
     Lapse(Hold),
+    /// Dead letters whose time is over. Comes from the shard itself.
+    DropDead {
+        /// The topic they died in.
+        source: TopicId,
+    },
     /// Bring dead letters back to the group they died in.
     Redrive(Redrive),
     /// Show a topic.

@@ -96,6 +96,10 @@ pub const RECOVERY_GRACE_MS: u64 = 10_000;
 pub const TRIM_OFFSETS_MAX: u64 = 4_096;
 /// Gaps one commit may trim.
 pub const TRIM_GAPS_MAX: usize = 64;
+/// Dead letters one commit may drop because of their age.
+pub const DEAD_DROPPED_MAX: usize = 64;
+/// How often a group's last consumer is written down in the time after which the group goes.
+pub const SEEN_PER_IDLE: u64 = 8;
 /// Retention marks of a lane.
 pub const MARKS_MAX: usize = 16;
 /// Retention marks per retention time.

@@ -313,6 +313,9 @@ impl Pipeline {
         let mut open = Opened::new(self.last.next(), self.now, self.changes_last);
         let soon = self.shard.wake(self.now);
         self.asking.extend(soon.into_iter().map(Asker::Dispatch));
+        for command in self.shard.commands(self.now) {
+            self.arrive(None, command);
+        }
         self.decide_settles(&mut open);
         self.decide_others(&mut open);
         self.decide_dispatch(&mut open);

@@ -4,6 +4,10 @@ pub mod config;
 pub mod http;
 pub mod metrics;
 pub mod node;
+/// Data directories, without a server.
+pub mod offline {
+    pub use driftq_storage::sqlite::{BackupError, Checked, OpenError, back_up, check};
+}
 mod server;
 
 pub use server::{Server, StartError};

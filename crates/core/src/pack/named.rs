@@ -26,6 +26,7 @@ struct TopicBody {
 #[derive(Serialize, Deserialize)]
 struct GroupBody {
     created_at: Timestamp,
+    seen: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused: Option<Paused>,
     cursors: Vec<CursorStart>,
@@ -100,6 +101,7 @@ pub(super) fn put_group(group: &GroupRow) -> Row {
     let columns = Columns::Group { topic: group.topic, name: group.name.clone() };
     let body = GroupBody {
         created_at: group.created_at,
+        seen: group.seen,
         paused: group.paused.clone(),
         cursors: group.cursors.clone(),
     };
@@ -117,6 +119,7 @@ pub(crate) fn group_row(row: &Row) -> Result<GroupRow, Damaged> {
         topic: *topic,
         name: name.clone(),
         created_at: body.created_at,
+        seen: body.seen,
         paused: body.paused,
         cursors: body.cursors,
     })

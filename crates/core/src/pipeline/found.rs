@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, Text, TopicId};
-use crate::limits::{DEAD_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX};
+use crate::limits::{DEAD_DROPPED_MAX, DEAD_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX};
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
 use crate::row::{Columns, Key, Read, Row, Table, Write};
@@ -39,19 +39,18 @@ impl Lookup {
                 bytes: usize::MAX,
                 bodies: false,
             },
-            Lookup::Newest { topic, below } => Read::Range {
-                from: Key::Dead { topic, seq: 0 },
-                to: Key::Dead { topic, seq: below },
-                reverse: true,
-                rows: DEAD_ROWS_MAX,
-                bytes: usize::MAX,
-                bodies: true,
-            },
+            Lookup::Newest { topic, below } => dead_rows(topic, below, true, DEAD_ROWS_MAX),
+            Lookup::Oldest { topic } => dead_rows(topic, NUMBER_MAX, false, DEAD_DROPPED_MAX),
             Lookup::Pages { topic, lane, from } => {
                 Read::pages(topic, lane, from, PEEK_PAGES_MAX, PEEK_BYTES)
             }
         }
     }
+}
+
+fn dead_rows(topic: TopicId, below: u64, reverse: bool, rows: usize) -> Read {
+    let (from, to) = (Key::Dead { topic, seq: 0 }, Key::Dead { topic, seq: below });
+    Read::Range { from, to, reverse, rows, bytes: usize::MAX, bodies: true }
 }
 
 /// What one command may look at.
@@ -107,7 +106,18 @@ impl<'a> Found<'a> {
     /// Dead letters of a `dlq.` topic whose number is below `below`, newest first.
     pub(crate) fn newest_dead(&self, topic: TopicId, below: u64) -> Result<DeadSlice<'a>, Reads> {
         let answered = self.answer(Lookup::Newest { topic, below })?;
-        Ok(self.overlay.newest_dead(topic, below, answered))
+        let lowest = answered.last().filter(|_| answered.len() >= DEAD_ROWS_MAX).map(seq_of);
+        let rows = self.overlay.dead(topic, lowest.unwrap_or(0), below, answered);
+        Ok(DeadSlice { rows: rows.into_values().rev().collect(), next: lowest })
+    }
+
+    /// The oldest dead letters of a `dlq.` topic, oldest first.
+    pub(crate) fn oldest_dead(&self, topic: TopicId) -> Result<DeadSlice<'a>, Reads> {
+        let answered = self.answer(Lookup::Oldest { topic })?;
+        let highest = answered.last().filter(|_| answered.len() >= DEAD_DROPPED_MAX).map(seq_of);
+        let next = highest.map(|highest| highest + 1);
+        let rows = self.overlay.dead(topic, 0, next.unwrap_or(NUMBER_MAX), answered);
+        Ok(DeadSlice { rows: rows.into_values().collect(), next })
     }
 
     /// A message that is known to be stored. That it is not found is damage.
@@ -190,11 +200,15 @@ pub(crate) struct PageRun {
     pub(crate) end: Offset,
 }
 
-/// Dead letters, newest first.
+/// Dead letters in the order that was asked for.
 pub(crate) struct DeadSlice<'a> {
     pub(crate) rows: Vec<&'a Row>,
-    /// Below which number there may be more.
+    /// Beyond which number there may be more: below it for the newest, from it on for the oldest.
     pub(crate) next: Option<u64>,
+}
+
+fn seq_of(row: &Row) -> u64 {
+    if let Key::Dead { seq, .. } = row.key { seq } else { 0 }
 }
 
 /// What a read for dispatch brings.
@@ -271,21 +285,18 @@ impl Overlay {
         matches!(self.row(key), Some(None))
     }
 
-    /// Dead letters that the engine answered, and those it may not have had.
-    fn newest_dead<'a>(&'a self, topic: TopicId, below: u64, rows: &'a [Row]) -> DeadSlice<'a> {
-        let lowest = rows.last().filter(|_| rows.len() >= DEAD_ROWS_MAX).map(|row| row.key);
-        let decided =
-            lowest.unwrap_or(Key::Dead { topic, seq: 0 })..Key::Dead { topic, seq: below };
+    /// Dead letters numbered `from..to`: those the engine answered, and those it may not have had.
+    fn dead<'a>(
+        &'a self,
+        topic: TopicId,
+        from: u64,
+        to: u64,
+        rows: &'a [Row],
+    ) -> BTreeMap<Key, &'a Row> {
+        let numbered = Key::Dead { topic, seq: from }..Key::Dead { topic, seq: to };
         let answered = rows.iter().filter(|row| !self.is_gone(&row.key));
-        let mut merged: BTreeMap<Key, &Row> = answered.map(|row| (row.key, row)).collect();
-        let decided =
-            self.rows.range(decided).filter_map(|(key, (_, row))| Some((*key, row.as_ref()?)));
-        merged.extend(decided);
-        let next = match lowest {
-            Some(Key::Dead { seq, .. }) => Some(seq),
-            Some(_) | None => None,
-        };
-        DeadSlice { rows: merged.into_values().rev().collect(), next }
+        let decided = self.rows.range(numbered).filter_map(|(_, (_, row))| row.as_ref());
+        answered.chain(decided).map(|row| (row.key, row)).collect()
     }
 
     fn page(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<&Row> {

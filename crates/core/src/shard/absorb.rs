@@ -1,7 +1,8 @@
 //! The one door through which state changes, live and at recovery alike.
 
 use crate::change::{
-    Change, End, Entry, EntryState, Garbage, GroupRow, LaneState, LastError, TopicKind, TopicRow,
+    Change, Chore, End, Entry, EntryState, Garbage, GroupRow, LaneState, LastError, TopicKind,
+    TopicRow,
 };
 use crate::command::TopicName;
 use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, Text, TopicId};
@@ -44,7 +45,7 @@ impl Shard {
                 let topic = of.row.topic;
                 self.plan_chore(topic, *lane);
                 if self.has_much_settled(topic, *lane) {
-                    self.set_chore(topic, *lane, Some(self.now));
+                    self.set_chore(Chore::Retain { topic, lane: *lane }, Some(self.now));
                 }
             }
             Change::Open { group, lane, offset, entry, holder } => {
@@ -79,9 +80,12 @@ impl Shard {
             Change::MessageGone { topic, lane, offset } => {
                 self.live.cache.forget(*topic, *lane, *offset);
             }
+            Change::Dead(row) => {
+                let source = self.topics.get(&row.topic).and_then(Topic::dead_letters_of);
+                source.into_iter().for_each(|source| self.plan_drop(source, row.at));
+            }
             // Rows that are looked up when they are needed, not kept.
             Change::Record(_)
-            | Change::Dead(_)
             | Change::DeadGone { .. }
             | Change::Trim { .. }
             | Change::Expire { .. }
@@ -137,6 +141,7 @@ impl Shard {
                 cursors,
                 open: 0,
                 consumers: Default::default(),
+                seen: row.seen,
                 ready: Default::default(),
                 work: (0..row.cursors.len() as u32).map(Lane::of).collect(),
                 stalled: Default::default(),
@@ -146,6 +151,7 @@ impl Shard {
             if let Some(topic) = self.topics.get_mut(&row.topic) {
                 topic.groups.insert(row.name.clone(), row.id);
             }
+            self.plan_idle(row.id);
             return;
         };
         let generations: Vec<_> =
@@ -160,7 +166,9 @@ impl Shard {
                 self.plan_chore(row.topic, lane);
             }
         }
-        self.groups.get_mut(&row.id).expect("found above").row = row.clone();
+        let group = self.groups.get_mut(&row.id).expect("found above");
+        group.row = row.clone();
+        group.seen = group.seen.max(row.seen);
         self.activate(row.id);
     }
 

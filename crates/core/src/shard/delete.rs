@@ -6,7 +6,7 @@ use crate::command::{GroupName, Rejection, Reply, TopicName};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::PAGE_MESSAGES_MAX;
 use crate::shard::retention::lane_state;
-use crate::shard::{Decided, Group, Shard, Topic};
+use crate::shard::{Decided, Group, Shard, Topic, done};
 
 impl Shard {
     pub(super) fn delete_group(&self, name: &GroupName) -> Decided {
@@ -81,6 +81,13 @@ impl Shard {
         }
         decision.changes.push(Change::GroupGone(group.row.id));
         decision.effects.extend(group.consumers.iter().map(|consumer| Effect::Dismiss(*consumer)));
+    }
+
+    /// What is left of a group that nobody reads.
+    pub(super) fn discarded(&self, topic: &Topic, group: &Group) -> Vec<Change> {
+        let mut decision = done();
+        self.discard_group(topic, group, &mut decision);
+        decision.changes
     }
 
     /// Blocks and notes of a cursor whose life is over.

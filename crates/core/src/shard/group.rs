@@ -62,6 +62,7 @@ impl Shard {
             topic: topic.row.id,
             name: name.group.clone(),
             created_at: now,
+            seen: now,
             paused: None,
             cursors: topic.lanes.iter().zip(starts).map(begin).collect(),
         };

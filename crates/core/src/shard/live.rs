@@ -2,7 +2,7 @@
 //!
 //! Nothing promised depends on it: a recovery begins with none of it.
 
-use crate::change::{Note, Want};
+use crate::change::{Chore, Note, Want};
 use crate::id::{ConsumerId, GroupId, Lane, TopicId};
 use crate::shard::Shard;
 use crate::shard::state::{Consumer, Wakeup};
@@ -27,8 +27,10 @@ impl Shard {
                 self.live.consumers.insert(*consumer, joined);
                 if let Some(group) = self.groups.get_mut(group) {
                     group.consumers.insert(*consumer);
+                    group.seen = self.now;
                 }
                 self.enqueue(*consumer);
+                self.plan_idle(*group);
             }
             Note::Left(consumer) => self.forget_consumer(*consumer),
             Note::Turned { group, turns } => self.turn(*group, *turns),
@@ -62,7 +64,7 @@ impl Shard {
             Note::Wake { at, group } => {
                 self.live.wakeups.insert((*at, Wakeup::Pause(*group)));
             }
-            Note::Chore { topic, lane, at } => self.set_chore(*topic, *lane, *at),
+            Note::Chore(chore, at) => self.set_chore(*chore, *at),
         }
     }
 
@@ -142,6 +144,7 @@ impl Shard {
         self.owners.count(consumer.owner, 0, -1);
         if let Some(group) = self.groups.get_mut(&consumer.group) {
             group.consumers.remove(&id);
+            group.seen = self.now;
             group.ready.retain(|&other| other != id);
         }
     }
@@ -155,36 +158,59 @@ impl Shard {
         }
     }
 
-    pub(super) fn set_chore(&mut self, topic: TopicId, lane: Lane, at: Option<Timestamp>) {
-        if let Some(before) = self.live.chores.remove(&(topic, lane)) {
-            self.live.chores_due.remove(&(before, topic, lane));
+    pub(super) fn set_chore(&mut self, chore: Chore, at: Option<Timestamp>) {
+        if let Some(before) = self.live.chores.remove(&chore) {
+            self.live.chores_due.remove(&(before, chore));
         }
         if let Some(at) = at {
-            self.live.chores.insert((topic, lane), at);
-            self.live.chores_due.insert((at, topic, lane));
+            self.live.chores.insert(chore, at);
+            self.live.chores_due.insert((at, chore));
         }
     }
 
-    /// Settings of a topic have changed: limits may have more room, retention may be shorter.
+    /// Settings of a topic have changed: limits may have more room, what is kept may be less.
     pub(super) fn look_again(&mut self, topic: TopicId) {
         let Some(of) = self.topics.get(&topic) else { return };
         let groups: Vec<GroupId> = of.groups.values().copied().collect();
         for lane in (0..of.row.partitions).map(Lane::of) {
             groups.iter().for_each(|group| self.offer(*group, lane));
             if self.has_settled(topic, lane) {
-                self.set_chore(topic, lane, Some(self.now));
+                self.set_chore(Chore::Retain { topic, lane }, Some(self.now));
             }
         }
+        groups.iter().for_each(|group| self.plan_idle(*group));
+        // Which of its dead letters are old is known only once they are read.
+        self.plan_drop(topic, Timestamp(0));
     }
 
     /// Settled messages will have to be trimmed some day.
     pub(crate) fn plan_chore(&mut self, topic: TopicId, lane: Lane) {
-        if !self.live.chores.contains_key(&(topic, lane))
+        let chore = Chore::Retain { topic, lane };
+        if !self.live.chores.contains_key(&chore)
             && let Some(of) = self.topics.get(&topic)
             && !of.is_dlq()
         {
             let at = self.now.after(super::retention::interval_ms(&of.settings));
-            self.set_chore(topic, lane, Some(at));
+            self.set_chore(chore, Some(at));
         }
+    }
+
+    /// Whether a group is idle is looked at, where that matters.
+    pub(super) fn plan_idle(&mut self, id: GroupId) {
+        let topic = self.groups.get(&id).and_then(|group| self.topics.get(&group.row.topic));
+        if topic.is_some_and(|topic| topic.settings.group_idle_ms.is_some()) {
+            self.set_chore(Chore::Idle(id), Some(self.now));
+        }
+    }
+
+    /// Dead letters of a topic from `since` on will have to go some day.
+    pub(super) fn plan_drop(&mut self, source: TopicId, since: Timestamp) {
+        let Some(topic) = self.topics.get(&source).filter(|topic| topic.dlq.is_some()) else {
+            return;
+        };
+        let at = topic.settings.dlq_retention_ms.map(|ms| since.after(ms));
+        let chore = Chore::DropDead { source };
+        let planned = self.live.chores.get(&chore).copied();
+        self.set_chore(chore, [planned, at].into_iter().flatten().min().filter(|_| at.is_some()));
     }
 }

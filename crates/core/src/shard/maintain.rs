@@ -1,14 +1,15 @@
-//! Chores nobody asks for: retention, expired records, garbage, names nobody has. Each bounded a
-//! commit.
+//! Chores nobody asks for: retention, idle groups, expired records, garbage, names nobody has. Each
+//! bounded a commit.
 
-use crate::change::{Change, Decision, Garbage, Note, Sweep};
-use crate::id::{Lane, Offset};
+use crate::change::{Change, Chore, Decision, Garbage, Note, Sweep};
+use crate::command::Command;
+use crate::id::{Lane, Offset, TopicId};
 use crate::limits::{OWNERS_FORGOTTEN_MAX, TRIM_OFFSETS_MAX};
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
-/// Lanes whose retention one commit looks at.
-const LANES_MAX: usize = 8;
+/// Lanes and groups that one commit looks at.
+const CHORES_MAX: usize = 8;
 /// Pieces of garbage one commit works on.
 const GARBAGE_MAX: usize = 4;
 
@@ -17,12 +18,17 @@ impl Shard {
     pub(crate) fn maintain(&self, now: Timestamp) -> Decision {
         let mut decision = done();
         let changes = &mut decision.changes;
-        let due = self.live.chores_due.iter().take_while(|(at, ..)| *at <= now).take(LANES_MAX);
+        let due = self.live.chores_due.iter().take_while(|(at, ..)| *at <= now).take(CHORES_MAX);
         let mut notes: Vec<Note> = Vec::new();
-        for &(_, topic, lane) in due {
-            let (retained, chore) = self.retain(now, topic, lane);
-            changes.extend(retained);
-            notes.push(chore);
+        for &(_, chore) in due {
+            let (done, note) = match chore {
+                Chore::Retain { topic, lane } => self.retain(now, topic, lane),
+                Chore::Idle(group) => self.look_for_readers(now, group),
+                // It takes reads: [`Shard::commands`] sees to it.
+                Chore::DropDead { .. } => continue,
+            };
+            changes.extend(done);
+            notes.push(note);
         }
         self.expire(now, changes);
         for (id, garbage) in self.garbage.iter().take(GARBAGE_MAX) {
@@ -32,6 +38,20 @@ impl Shard {
         changes.extend(unused.map(|owner| Change::OwnerGone(*owner)));
         decision.notes = notes;
         decision
+    }
+
+    /// Chores that take reads, as commands to the shard itself. Each is planned anew when it is decided.
+    pub(crate) fn commands(&mut self, now: Timestamp) -> Vec<Command> {
+        let due = self.live.chores_due.iter().take_while(|(at, _)| *at <= now);
+        let due = due.filter_map(|(_, chore)| match *chore {
+            Chore::DropDead { source } => Some(source),
+            Chore::Retain { .. } | Chore::Idle(_) => None,
+        });
+        let sources: Vec<TopicId> = due.take(CHORES_MAX).collect();
+        for &source in &sources {
+            self.set_chore(Chore::DropDead { source }, None);
+        }
+        sources.into_iter().map(|source| Command::DropDead { source }).collect()
     }
 
     /// Whether [`Shard::maintain`] has anything to do at `now`.

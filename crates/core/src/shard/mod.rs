@@ -19,9 +19,11 @@ mod dead;
 mod dedupe;
 mod delete;
 mod dispatch;
+mod drop;
 mod expiry;
 mod extend;
 mod group;
+mod idle;
 mod image;
 mod join;
 mod lapse;
@@ -169,6 +171,7 @@ impl Shard {
     pub(crate) fn reads(&self, command: &Command) -> Reads {
         match command {
             Command::Produce(produce) => self.produce_reads(produce),
+            Command::DropDead { source } => self.drop_dead_reads(*source),
             Command::Redrive(redrive) => self.redrive_reads(redrive),
             Command::Peek(peek) => self.peek_reads(peek),
             Command::ListDead(list) => self.list_dead_reads(list),
@@ -220,7 +223,7 @@ impl Shard {
             Command::DeleteGroup(name) => self.delete_group(name),
             Command::WouldDeleteGroup(name) => self.would_delete_group(name),
             Command::Pause(pause) => self.pause(now, pause),
-            Command::Resume(name) => self.resume(name),
+            Command::Resume(name) => self.resume(now, name),
             Command::Seek(seek) => self.seek(now, seek, found),
             Command::Produce(produce) => self.produce(now, produce, found),
             Command::Join(join) => self.join(now, join),
@@ -230,6 +233,7 @@ impl Shard {
             Command::Extend(extend) => self.extend(now, extend, found),
             Command::GiveBack(hold) => Ok(self.give_back(now, hold)),
             Command::Lapse(hold) => self.lapse(now, hold, found),
+            Command::DropDead { source } => self.drop_old(now, *source, found),
             Command::Redrive(redrive) => self.redrive(now, redrive, found),
             Command::ViewTopic(name) => self.view_topic(name),
             Command::ViewGroup(name) => self.view_group(now, name),
@@ -400,6 +404,9 @@ impl Shard {
         for (topic, lane) in lanes {
             self.plan_chore(topic, lane);
         }
+        let sources: Vec<TopicId> = self.topics.keys().copied().collect();
+        sources.into_iter().for_each(|source| self.plan_drop(source, Timestamp(0)));
+        self.recover_idle(now);
     }
 
     pub(crate) fn message_id(&self, topic: TopicId, lane: Lane, offset: Offset) -> MessageId {

@@ -1,6 +1,6 @@
 //! Changing the settings of a topic.
 
-use crate::change::{Change, Decision, Forgot, TopicRow};
+use crate::change::{Change, Decision, Forgot, GroupRow, TopicRow};
 use crate::command::{PatchTopic, Rejection, Reply};
 use crate::settings::Settings;
 use crate::shard::view::show_topic;
@@ -24,8 +24,14 @@ impl Shard {
             return Ok(Decision::reply(Reply::Topic(Box::new(show_topic(topic)))));
         }
         let changed = Topic { row: row.clone(), settings, ..topic.clone() };
-        Ok(Decision::reply(Reply::Topic(Box::new(show_topic(&changed))))
-            .with(Change::Topic(Box::new(row))))
+        let mut decision = Decision::reply(Reply::Topic(Box::new(show_topic(&changed))));
+        if changed.settings.group_idle_ms != topic.settings.group_idle_ms {
+            // Who was there when is written down only where it matters: groups are idle from now on.
+            let groups = topic.groups.values().map(|id| self.groups[id].row.clone());
+            let groups = groups.map(|row| Change::Group(Box::new(GroupRow { seen: now, ..row })));
+            decision.changes.extend(groups);
+        }
+        Ok(decision.with(Change::Topic(Box::new(row))))
     }
 }
 

@@ -22,11 +22,12 @@ impl Shard {
         Ok(self.set_paused(&group.row, Some(paused)))
     }
 
-    pub(super) fn resume(&self, name: &GroupName) -> Decided {
+    pub(super) fn resume(&self, now: Timestamp, name: &GroupName) -> Decided {
         let (_, group) = self.group_named(name)?;
         match group.row.paused {
             None => Ok(done()),
-            Some(_) => Ok(self.set_paused(&group.row, None)),
+            // A paused group is not idle: its time begins now.
+            Some(_) => Ok(self.set_paused(&GroupRow { seen: now, ..group.row.clone() }, None)),
         }
     }
 

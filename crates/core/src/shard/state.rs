@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::change::{
-    CursorStart, Entry, EntryState, GroupRow, LaneState, TopicKind, TopicRow, Want,
+    Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, TopicKind, TopicRow, Want,
 };
 use crate::id::{ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
 use crate::settings::{RetryPolicy, Settings};
@@ -61,6 +61,8 @@ pub(crate) struct Group {
     pub(crate) open: u64,
     /// Volatile: who takes part.
     pub(crate) consumers: BTreeSet<ConsumerId>,
+    /// Volatile: when a consumer came or went.
+    pub(crate) seen: Timestamp,
     /// Volatile: who can take a message, in the order of their turns.
     pub(crate) ready: VecDeque<ConsumerId>,
     /// Volatile: lanes that may have something to deliver right now.
@@ -240,9 +242,9 @@ pub(crate) struct Live {
     pub(crate) wakeups: BTreeSet<(Timestamp, Wakeup)>,
     /// Reads under way.
     pub(crate) loading: BTreeSet<Want>,
-    /// When to look at the retention of a lane again.
-    pub(crate) chores: BTreeMap<(TopicId, Lane), Timestamp>,
-    pub(crate) chores_due: BTreeSet<(Timestamp, TopicId, Lane)>,
+    /// When each chore is to be done next.
+    pub(crate) chores: BTreeMap<Chore, Timestamp>,
+    pub(crate) chores_due: BTreeSet<(Timestamp, Chore)>,
     /// No lease runs out before its grace after this.
     pub(crate) recovered_at: Timestamp,
 }

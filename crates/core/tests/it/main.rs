@@ -3,12 +3,14 @@
 mod backlog;
 mod dead_letter;
 mod dead_list;
+mod dead_retention;
 mod dedupe;
 mod delete;
 mod delivery;
 mod expiry;
 mod held;
 mod holes;
+mod idle;
 mod lease;
 mod limits;
 mod list;

@@ -34,7 +34,7 @@ pub(crate) async fn stream(
     input: Input<Consume>,
 ) -> Result<Response<Body>, Failure> {
     let Consume { topic, group, owner, lease_ms, credit, start } = input.asked;
-    let start = convert::start(start)?;
+    let start = convert::start(start);
     let credit_bytes = app.limits.stream_bytes;
     let join = |consumer| Join {
         consumer,

@@ -15,8 +15,6 @@ use driftq_core::{
     Envelope, Message, RetryRequest, Routing, Settings, Timestamp, TokenKeys, Trace,
 };
 
-use super::failure::Failure;
-
 pub(crate) fn time(at: Timestamp) -> Time {
     Time(at.0)
 }
@@ -144,12 +142,12 @@ pub(crate) fn death(message: &Message) -> Option<Death> {
     })
 }
 
-/// Where a group begins; not every request may name a time.
-pub(crate) fn start(start: Option<group::Start>) -> Result<Start, Failure> {
+/// Where a group begins.
+pub(crate) fn start(start: Option<group::Start>) -> Start {
     match start {
-        None | Some(group::Start::Earliest) => Ok(Start::Earliest),
-        Some(group::Start::Latest) => Ok(Start::Latest),
-        Some(group::Start::Time(_)) => Err(Failure::invalid("start", "a time is not possible yet")),
+        None | Some(group::Start::Earliest) => Start::Earliest,
+        Some(group::Start::Latest) => Start::Latest,
+        Some(group::Start::Time(at)) => Start::Time(Timestamp(at.0)),
     }
 }
 

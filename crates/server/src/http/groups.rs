@@ -65,7 +65,7 @@ pub(crate) async fn create(
     input: Input<CreateGroup>,
 ) -> Result<(StatusCode, Json<Group>), Failure> {
     let name = group_name(&topic, &group);
-    let create = Command::CreateGroup(name.clone(), convert::start(input.asked.start)?);
+    let create = Command::CreateGroup(name.clone(), convert::start(input.asked.start));
     let is_new = matches!(app.ask(create).await?, Reply::GroupCreated { .. });
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, view(&app, name).await?))
@@ -150,7 +150,7 @@ pub(crate) async fn seek(
     let to = match to {
         WireSeekTo::End(SeekEnd::Earliest) => SeekTo::Earliest,
         WireSeekTo::End(SeekEnd::Latest) => SeekTo::Latest,
-        WireSeekTo::Time(_) => return Err(Failure::invalid("to", "a time is not possible yet")),
+        WireSeekTo::Time(at) => SeekTo::Time(Timestamp(at.time.0)),
         WireSeekTo::Offset(at) => SeekTo::Offset { partition: at.partition, offset: at.offset },
     };
     let seek = Seek { name: group_name(&topic, &group), to, dry_run };

@@ -41,7 +41,7 @@ pub(crate) async fn receive(
     if wait_ms > WAIT_MS_MAX {
         return Err(Failure::invalid("wait_ms", "0 to 60000 are possible"));
     }
-    let start = convert::start(start)?;
+    let start = convert::start(start);
     let credit_bytes = app.limits.stream_bytes;
     let join = |consumer| Join {
         consumer,

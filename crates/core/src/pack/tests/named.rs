@@ -101,6 +101,7 @@ fn a_group_has_this_text() {
         topic: TopicId(300),
         name: "biller".into(),
         created_at: Timestamp(1_800_000_000_000),
+        seen: Timestamp(1_800_000_050_000),
         paused: Some(Paused {
             since: Timestamp(1_800_000_100_000),
             by: "ops".into(),
@@ -112,13 +113,13 @@ fn a_group_has_this_text() {
     let row = put_group(&group);
     assert_eq!(row.columns, Columns::Group { topic: TopicId(300), name: "biller".into() });
     expect![[r#"
-        {"created_at":1800000000000,"paused":{"since":1800000100000,"by":"ops","reason":"bad deploy 41f2","until":1800000200000},"cursors":[{"generation":41,"offset":880,"bytes":12211},{"generation":50,"offset":0,"bytes":0}]}
+        {"created_at":1800000000000,"seen":1800000050000,"paused":{"since":1800000100000,"by":"ops","reason":"bad deploy 41f2","until":1800000200000},"cursors":[{"generation":41,"offset":880,"bytes":12211},{"generation":50,"offset":0,"bytes":0}]}
     "#]].assert_eq(&text(&row));
     assert_eq!(group_row(&row), Ok(group.clone()));
     let running = GroupRow { paused: None, cursors: vec![start], ..group };
     let row = put_group(&running);
     expect![[r#"
-        {"created_at":1800000000000,"cursors":[{"generation":41,"offset":880,"bytes":12211}]}
+        {"created_at":1800000000000,"seen":1800000050000,"cursors":[{"generation":41,"offset":880,"bytes":12211}]}
     "#]]
     .assert_eq(&text(&row));
     assert_eq!(group_row(&row), Ok(running));

@@ -249,7 +249,6 @@ fn hole_13_an_abandoned_group_is_named_and_can_be_deleted() {
 }
 
 #[test]
-#[ignore = "comes with idle expiry of groups: the setting is accepted and has no effect yet"]
 fn hole_13_an_abandoned_group_expires_where_the_topic_says_so() {
     let mut world = World::new(Default::default());
     world.play("100s topic orders 1 max_messages=1 idle=60s");

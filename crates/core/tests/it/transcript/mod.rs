@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use driftq_core::change::Change;
 use driftq_core::{
     Answered, Batch, Command, ConsumerId, Image, Input, LeaseToken, Message, MessageId, Output,
     Pipeline, PipelineConfig, Shard, ShardConfig, Ticket, Timestamp,
@@ -70,6 +71,7 @@ pub(crate) struct World {
     /// What the commands of the last line were answered.
     answers: Vec<Answered>,
     lines: Vec<String>,
+    groups_written: usize,
     /// Commits that still happen before the storage is out of reach; None: all.
     commits_left: Option<usize>,
 }
@@ -102,6 +104,7 @@ impl World {
             letters: BTreeMap::new(),
             answers: Vec::new(),
             lines: Vec::new(),
+            groups_written: 0,
             commits_left: None,
         }
     }
@@ -147,6 +150,11 @@ impl World {
     /// A token that nobody was given.
     pub(crate) fn forge(&mut self, name: &str, token: LeaseToken) {
         self.tokens.insert(name.to_owned(), token);
+    }
+
+    /// How often rows of groups were written.
+    pub(crate) fn groups_written(&self) -> usize {
+        self.groups_written
     }
 
     pub(crate) fn shard(&self) -> &Shard {
@@ -276,6 +284,8 @@ impl World {
 
     fn show(&mut self, batch: &Batch) {
         self.answers.extend(batch.replies.iter().map(|(_, answered)| answered.clone()));
+        let written = batch.changes.iter().filter(|change| matches!(change, Change::Group(_)));
+        self.groups_written += written.count();
         let lines = print::batch(self, batch);
         self.lines.extend(lines);
     }

@@ -1,0 +1,182 @@
+//! `driftq group`.
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::client::{Remote, segment};
+use crate::output;
+use crate::topic::say_yes;
+
+/// Show, pause, resume, move and delete groups
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq group show orders biller
+  driftq group pause orders biller --reason 'bad deploy 41f2' --by ops
+  driftq group seek orders biller earliest --dry-run
+  driftq group seek orders biller 0:900
+  driftq group resume orders biller")]
+pub(crate) struct Group {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Args)]
+struct Name {
+    /// The topic it reads
+    topic: String,
+    /// Its name
+    group: String,
+}
+
+impl Name {
+    fn path(&self) -> String {
+        format!("topics/{}/groups/{}", segment(&self.topic), segment(&self.group))
+    }
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Groups of a topic
+    List {
+        /// The topic
+        topic: String,
+    },
+    /// One group: where it is, and why nothing comes
+    Show(Name),
+    /// Make a group
+    Create {
+        #[command(flatten)]
+        name: Name,
+        /// Where it begins: earliest or latest
+        #[arg(long, default_value = "earliest")]
+        start: String,
+    },
+    /// Lease nothing new to a group
+    Pause {
+        #[command(flatten)]
+        name: Name,
+        /// Why
+        #[arg(long)]
+        reason: Option<String>,
+        /// Who
+        #[arg(long)]
+        by: Option<String>,
+        /// Until when, as 2026-11-14T12:00:00Z
+        #[arg(long)]
+        until: Option<String>,
+    },
+    /// Lease again
+    Resume(Name),
+    /// Move a group that is paused or has no consumer
+    Seek {
+        #[command(flatten)]
+        name: Name,
+        /// earliest, latest, a time, or PARTITION:OFFSET
+        to: String,
+        /// Only say what would happen
+        #[arg(long)]
+        dry_run: bool,
+    },
+    /// Delete a group
+    Delete {
+        #[command(flatten)]
+        name: Name,
+        /// Do it; without this, only say what would go
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+const FIELDS: &[output::Column] = &[
+    ("group", "group"),
+    ("backlog", "backlog"),
+    ("leased", "leased"),
+    ("waiting", "waiting"),
+    ("oldest unsettled", "oldest_unsettled_at"),
+    ("paused since", "paused.since"),
+    ("paused by", "paused.by"),
+    ("paused because", "paused.reason"),
+];
+
+fn show(format: output::Format, answer: &Value) {
+    output::one(format, answer, FIELDS);
+    if format == output::Format::Table {
+        let columns = [
+            ("partition", "partition"),
+            ("next", "next"),
+            ("committed", "committed"),
+            ("backlog", "backlog"),
+            ("leased", "leased"),
+            ("waiting", "waiting"),
+            ("blocked", "blocked"),
+        ];
+        println!();
+        output::list(format, answer, "partitions", &columns);
+        if answer["consumers"].as_array().is_some_and(|consumers| !consumers.is_empty()) {
+            let columns = [
+                ("consumer", "consumer"),
+                ("owner", "owner"),
+                ("credit", "credit"),
+                ("held", "held"),
+            ];
+            println!();
+            output::list(format, answer, "consumers", &columns);
+        }
+    }
+}
+
+impl Group {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let (client, format) = (remote.client()?, remote.output);
+        match self.verb {
+            Verb::List { topic } => {
+                let path = format!("topics/{}/groups", segment(&topic));
+                output::list(format, &client.get(&path, &[]).await?, "groups", FIELDS);
+            }
+            Verb::Show(name) => show(format, &client.get(&name.path(), &[]).await?),
+            Verb::Create { name, start } => {
+                show(format, &client.put(&name.path(), json!({ "start": start })).await?);
+            }
+            Verb::Pause { name, reason, by, until } => {
+                let asked = json!({ "reason": reason, "by": by, "until": until });
+                show(format, &client.post(&format!("{}/pause", name.path()), asked).await?);
+            }
+            Verb::Resume(name) => {
+                show(format, &client.post(&format!("{}/resume", name.path()), json!({})).await?);
+            }
+            Verb::Seek { name, to, dry_run } => {
+                let asked = json!({ "to": seek_to(&to)?, "dry_run": dry_run });
+                let answer = client.post(&format!("{}/seek", name.path()), asked).await?;
+                let would = if dry_run { "would deliver" } else { "delivers" };
+                let says = format!(
+                    "{would} {} again, skips {}, drops {} open",
+                    answer["redelivers"], answer["skips"], answer["dropped_open"]
+                );
+                output::said(format, &answer, &says);
+            }
+            Verb::Delete { name, yes } => {
+                let confirm = if yes { vec![("confirm", name.group.clone())] } else { Vec::new() };
+                let answer = client.delete(&name.path(), &confirm).await.map_err(say_yes)?;
+                output::said(format, &answer, &format!("deleted {}", name.group));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn seek_to(to: &str) -> anyhow::Result<Value> {
+    if to == "earliest" || to == "latest" {
+        return Ok(Value::from(to));
+    }
+    if to.contains('T') {
+        return Ok(json!({ "time": to }));
+    }
+    let (partition, offset) = to
+        .split_once(':')
+        .with_context(|| format!("{to}: write earliest, latest, a time, or PARTITION:OFFSET"))?;
+    let partition: u32 = partition.parse().context("PARTITION is a number")?;
+    let offset: u64 = offset.parse().context("OFFSET is a number")?;
+    Ok(json!({ "partition": partition, "offset": offset }))
+}

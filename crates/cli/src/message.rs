@@ -1,0 +1,257 @@
+//! `driftq produce`, `consume`, `peek`: messages in and out.
+
+use std::io::{BufRead as _, Read as _, Write as _};
+
+use anyhow::Context as _;
+use clap::Args;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::{Client, Remote, segment};
+use crate::output::{self, Format};
+
+/// Store a message
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq produce orders 'pay 12'
+  driftq produce orders @order.json --key cust-9 --idempotency-key order-77
+  some-program | driftq produce orders --lines       one message per line")]
+pub(crate) struct Produce {
+    /// The topic
+    topic: String,
+    /// The value: text, @FILE, or - for standard input
+    #[arg(required_unless_present = "lines")]
+    value: Option<String>,
+    /// One message per line of standard input
+    #[arg(long, conflicts_with = "value")]
+    lines: bool,
+    /// Chooses the partition
+    #[arg(long)]
+    key: Option<String>,
+    /// Stored once while the key is taken
+    #[arg(long, conflicts_with = "lines")]
+    idempotency_key: Option<String>,
+    /// The tenant
+    #[arg(long)]
+    tenant_id: Option<String>,
+    /// The run it belongs to
+    #[arg(long)]
+    run_id: Option<String>,
+}
+
+/// Lines sent at once.
+const LINES_MAX: usize = 500;
+
+impl Produce {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let client = remote.client()?;
+        if self.lines {
+            return self.lines(&client).await;
+        }
+        let value = match self.value.as_deref().unwrap_or_default() {
+            "-" => {
+                let mut text = String::new();
+                std::io::stdin().read_to_string(&mut text).context("read standard input")?;
+                text
+            }
+            text => match text.strip_prefix('@') {
+                Some(path) => {
+                    std::fs::read_to_string(path).with_context(|| format!("read {path}"))?
+                }
+                None => text.to_owned(),
+            },
+        };
+        let answer = client.post("produce", self.message(&value)).await?;
+        let again = if answer["deduplicated"] == true { " (it was there before)" } else { "" };
+        let says = format!(
+            "{} in partition {} at offset {}{again}",
+            answer["id"].as_str().unwrap_or_default(),
+            answer["partition"],
+            answer["offset"]
+        );
+        output::said(remote.output, &answer, &says);
+        Ok(())
+    }
+
+    fn message(&self, value: &str) -> Value {
+        json!({
+            "topic": self.topic, "key": self.key, "value": value,
+            "envelope": {
+                "idempotency_key": self.idempotency_key,
+                "tenant_id": self.tenant_id,
+                "run_id": self.run_id,
+            },
+        })
+    }
+
+    async fn lines(&self, client: &Client) -> anyhow::Result<()> {
+        let (mut accepted, mut refused) = (0, 0);
+        let mut lines = std::io::stdin().lock().lines();
+        loop {
+            let batch: Vec<String> =
+                lines.by_ref().take(LINES_MAX).collect::<Result<_, _>>().context("read a line")?;
+            let messages: Vec<Value> = batch
+                .iter()
+                .filter(|line| !line.is_empty())
+                .map(|line| self.message(line))
+                .collect();
+            if batch.is_empty() {
+                break;
+            }
+            if messages.is_empty() {
+                continue;
+            }
+            let answer = client.post("produce/batch", json!({ "messages": messages })).await?;
+            accepted += answer["accepted"].as_u64().unwrap_or(0);
+            refused += answer["refused"].as_u64().unwrap_or(0);
+            let results = answer["results"].as_array();
+            for result in results.into_iter().flatten().filter(|result| !result["error"].is_null())
+            {
+                eprintln!("refused: {}", result["message"].as_str().unwrap_or_default());
+            }
+        }
+        println!("{accepted} stored, {refused} refused");
+        anyhow::ensure!(refused == 0, "{refused} messages were refused");
+        Ok(())
+    }
+}
+
+/// Follow a topic: every delivery as a line of JSON
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq consume orders biller                 show deliveries; they come again when their lease ends
+  driftq consume orders biller --ack           acknowledge each after it is shown
+  driftq consume orders biller --ack --count 1")]
+pub(crate) struct Consume {
+    /// The topic
+    topic: String,
+    /// The group
+    group: String,
+    /// A name for this consumer
+    #[arg(long, default_value = "driftq-cli")]
+    owner: String,
+    /// Acknowledge each after it is shown
+    #[arg(long)]
+    ack: bool,
+    /// End after so many
+    #[arg(long)]
+    count: Option<u64>,
+    /// How long each is ours
+    #[arg(long)]
+    lease_ms: Option<u64>,
+    /// How many may be unsettled at a time
+    #[arg(long)]
+    credit: Option<u32>,
+}
+
+impl Consume {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let client = remote.client()?;
+        let asked = json!({
+            "topic": self.topic, "group": self.group, "owner": self.owner,
+            "lease_ms": self.lease_ms, "credit": self.credit,
+        });
+        let mut response = client.send(Method::POST, "consume", &[], Some(asked)).await?;
+        let mut pending = Vec::new();
+        let mut shown = 0;
+        while let Some(chunk) = response.chunk().await.context("the stream broke off")? {
+            pending.extend_from_slice(&chunk);
+            while let Some(end) = pending.iter().position(|b| *b == b'\n') {
+                let line: Vec<u8> = pending.drain(..=end).collect();
+                if line.len() == 1 {
+                    continue;
+                }
+                let mut out = std::io::stdout().lock();
+                out.write_all(&line).and_then(|()| out.flush()).context("write")?;
+                drop(out);
+                if self.ack {
+                    let delivery: Value =
+                        serde_json::from_slice(&line).context("not a delivery")?;
+                    client.post("ack", json!({ "token": delivery["lease"]["token"] })).await?;
+                }
+                shown += 1;
+                if self.count.is_some_and(|count| shown >= count) {
+                    return Ok(());
+                }
+            }
+        }
+        eprintln!("the server ended the stream");
+        Ok(())
+    }
+}
+
+/// Look at messages without taking them
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq peek orders
+  driftq peek orders --group biller --state waiting
+  driftq peek orders --partition 0 --from 900 --limit 10")]
+pub(crate) struct Peek {
+    /// The topic
+    topic: String,
+    /// Only this partition
+    #[arg(long)]
+    partition: Option<u32>,
+    /// From this offset on
+    #[arg(long, requires = "partition")]
+    from: Option<u64>,
+    /// What they are to this group
+    #[arg(long)]
+    group: Option<String>,
+    /// Only ready, leased, waiting or settled ones
+    #[arg(long, requires = "group")]
+    state: Option<String>,
+    /// Only with this key
+    #[arg(long)]
+    key: Option<String>,
+    /// Only of this run
+    #[arg(long)]
+    run_id: Option<String>,
+    /// How many
+    #[arg(long, default_value_t = 20)]
+    limit: u32,
+    /// Where the page before ended
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+impl Peek {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let given = [
+            ("partition", self.partition.map(|number| number.to_string())),
+            ("from", self.from.map(|number| number.to_string())),
+            ("group", self.group),
+            ("state", self.state),
+            ("key", self.key),
+            ("run_id", self.run_id),
+            ("limit", Some(self.limit.to_string())),
+            ("cursor", self.cursor),
+        ];
+        let query: Vec<(&str, String)> =
+            given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+        let path = format!("topics/{}/messages", segment(&self.topic));
+        let answer = remote.client()?.get(&path, &query).await?;
+        let columns = [
+            ("partition", "partition"),
+            ("offset", "offset"),
+            ("id", "id"),
+            ("key", "key"),
+            ("value", "value"),
+            ("produced", "produced_at"),
+            ("state", "state"),
+            ("attempts", "attempts"),
+            ("last error", "last_error"),
+        ];
+        let shown =
+            if remote.output == Format::Table && !query.iter().any(|(name, _)| *name == "group") {
+                &columns[..6]
+            } else {
+                &columns[..]
+            };
+        output::list(remote.output, &answer, "messages", shown);
+        Ok(())
+    }
+}

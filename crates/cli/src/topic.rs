@@ -1,0 +1,142 @@
+//! `driftq topic`.
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use crate::client::{Remote, segment};
+use crate::output;
+
+/// Make, show, change and delete topics
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq topic create orders --partitions 3
+  driftq topic create payments --set lease_ms=60000 --set max_in_flight=64
+  driftq topic set orders lease_ms=60000 max_open=null
+  driftq topic show orders
+  driftq topic delete orders --yes")]
+pub(crate) struct Topic {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// All topics
+    List,
+    /// One topic, with its settings
+    Show {
+        /// Its name
+        topic: String,
+    },
+    /// Make a topic
+    Create {
+        /// Its name
+        topic: String,
+        /// Its partitions, for ever
+        #[arg(long, default_value_t = 1)]
+        partitions: u32,
+        /// A setting, as NAME=VALUE
+        #[arg(long, value_name = "NAME=VALUE")]
+        set: Vec<String>,
+    },
+    /// Change settings; null puts one back to its default
+    Set {
+        /// Its name
+        topic: String,
+        /// Settings, as NAME=VALUE
+        #[arg(required = true, value_name = "NAME=VALUE")]
+        settings: Vec<String>,
+    },
+    /// Delete a topic with everything in it
+    Delete {
+        /// Its name
+        topic: String,
+        /// Do it; without this, only say what would go
+        #[arg(long)]
+        yes: bool,
+    },
+}
+
+/// NAME=VALUE, where the value is JSON if it can be and text if not.
+fn settings(given: &[String]) -> anyhow::Result<Value> {
+    let mut settings = Map::new();
+    for one in given {
+        let (name, value) =
+            one.split_once('=').with_context(|| format!("{one}: write it as NAME=VALUE"))?;
+        let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
+        settings.insert(name.to_owned(), value);
+    }
+    Ok(Value::Object(settings))
+}
+
+const FIELDS: &[output::Column] = &[
+    ("name", "name"),
+    ("partitions", "partitions"),
+    ("messages", "messages"),
+    ("bytes", "bytes"),
+    ("dead letters", "dead_letters"),
+    ("groups", "groups"),
+    ("created", "created_at"),
+    ("changed settings", "changed_settings"),
+    ("settings", "settings"),
+];
+
+impl Topic {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let (client, format) = (remote.client()?, remote.output);
+        match self.verb {
+            Verb::List => {
+                let answer = client.get("topics", &[("detail", "true".to_owned())]).await?;
+                output::list(format, &answer, "topics", &FIELDS[..6]);
+            }
+            Verb::Show { topic } => {
+                let answer = client.get(&format!("topics/{}", segment(&topic)), &[]).await?;
+                output::one(format, &answer, FIELDS);
+            }
+            Verb::Create { topic, partitions, set } => {
+                let mut asked = json!({ "name": topic, "partitions": partitions });
+                if !set.is_empty() {
+                    asked["settings"] = settings(&set)?;
+                }
+                let answer = client.post("topics", asked).await?;
+                let status = answer["status"].as_str().unwrap_or_default().to_owned();
+                output::said(
+                    format,
+                    &answer,
+                    &format!("{status}: {topic}, {partitions} partitions"),
+                );
+            }
+            Verb::Set { topic, settings: given } => {
+                let asked = json!({ "settings": settings(&given)? });
+                let path = format!("topics/{}", segment(&topic));
+                output::one(format, &client.patch(&path, asked).await?, FIELDS);
+            }
+            Verb::Delete { topic, yes } => {
+                let confirm = if yes { vec![("confirm", topic.clone())] } else { Vec::new() };
+                let path = format!("topics/{}", segment(&topic));
+                let answer = client.delete(&path, &confirm).await.map_err(say_yes)?;
+                let says = format!("deleted {topic} with {} messages", answer["messages"]);
+                output::said(format, &answer, &says);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The server asks for its own word; here it is `--yes`.
+pub(crate) fn say_yes(error: anyhow::Error) -> anyhow::Error {
+    let refused = error.downcast::<crate::failure::Failure>();
+    match refused {
+        Ok(crate::failure::Failure::Refused { status: 400, body })
+            if body["field"] == "confirm" =>
+        {
+            let says = body["message"].as_str().unwrap_or_default().trim_start_matches("confirm: ");
+            let says = says.split("; repeat").next().unwrap_or_default();
+            anyhow::anyhow!("{says}; repeat with --yes")
+        }
+        Ok(failure) => failure.into(),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,35 @@
+//! What is asked of the storage: rows to decide on, messages to hand out.
+
+use crate::id::{Generation, GroupId, Lane, Offset, TopicId};
+use crate::row::Key;
+
+/// A row that deciding asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Lookup {
+    /// This row.
+    Row(Key),
+    /// The page that holds this message.
+    Message { topic: TopicId, lane: Lane, offset: Offset },
+    /// The page that holds this message, or the next there is, without its messages.
+    PageAt { topic: TopicId, lane: Lane, offset: Offset },
+    /// The oldest dead letters of a `dlq.` topic, as many as one step drops.
+    Oldest { topic: TopicId },
+    /// The newest dead letters of a `dlq.` topic whose number is lower, as many as a look takes.
+    Newest { topic: TopicId, below: u64 },
+    /// Pages of a lane from the one that holds `from` on, as many as a look takes.
+    Pages { topic: TopicId, lane: Lane, from: Offset },
+}
+
+/// Rows that deciding asks for.
+pub type Reads = Vec<Lookup>;
+
+/// A message that dispatch would like to have in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Want {
+    /// Messages of a lane from `from` on.
+    Ahead { topic: TopicId, lane: Lane, from: Offset },
+    /// One message and its last error, for a retry.
+    Retry { topic: TopicId, group: GroupId, generation: Generation, lane: Lane, offset: Offset },
+}

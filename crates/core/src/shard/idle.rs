@@ -1,0 +1,55 @@
+//! Groups that nobody reads any more go, where their topic says so.
+//!
+//! When a consumer was last there is part of the group's row, so that a restart does not begin to count
+//! anew. It is written at most eight times in the time after which the group goes, and may be that much
+//! behind; the group is given that much longer. A paused group is waited for as if somebody were there.
+
+use crate::change::{Change, Chore, GroupRow, Note};
+use crate::id::GroupId;
+use crate::limits::SEEN_PER_IDLE;
+use crate::shard::{Group, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// Writes down that somebody is there, or deletes a group where nobody was for too long.
+    pub(super) fn look_for_readers(&self, now: Timestamp, id: GroupId) -> (Vec<Change>, Note) {
+        let again = |at| Note::Chore(Chore::Idle(id), at);
+        let Some(group) = self.groups.get(&id) else { return (Vec::new(), again(None)) };
+        let topic = &self.topics[&group.row.topic];
+        let Some(idle_ms) = topic.settings.group_idle_ms else {
+            return (Vec::new(), again(None));
+        };
+        let step_ms = idle_ms / SEEN_PER_IDLE;
+        let is_read = !group.consumers.is_empty() || group.is_paused(now);
+        let seen = if is_read { now } else { last_seen(group) };
+        // After a recovery its consumers need time to come back.
+        let goes_at = seen.after(idle_ms).max(self.live.recovered_at.after(step_ms));
+        if goes_at <= now {
+            return (self.discarded(topic, group), again(None));
+        }
+        let changes = match seen.since(group.row.seen) >= step_ms {
+            true => vec![Change::Group(Box::new(GroupRow { seen, ..group.row.clone() }))],
+            false => Vec::new(),
+        };
+        (changes, again(Some(if is_read { now.after(step_ms) } else { goes_at })))
+    }
+
+    /// Somebody may have been there after the row was written.
+    pub(super) fn recover_idle(&mut self, now: Timestamp) {
+        let ids: Vec<GroupId> = self.groups.keys().copied().collect();
+        for id in ids {
+            let group = self.groups.get_mut(&id).expect("just seen");
+            let topic = self.topics.get(&group.row.topic);
+            let idle_ms = topic.and_then(|topic| topic.settings.group_idle_ms).unwrap_or(0);
+            let step_ms = idle_ms / SEEN_PER_IDLE;
+            group.seen = group.row.seen.after(step_ms).min(now);
+            self.plan_idle(id);
+        }
+    }
+}
+
+/// When a consumer, or a pause, was last there.
+fn last_seen(group: &Group) -> Timestamp {
+    let paused = group.row.paused.as_ref().and_then(|paused| paused.until);
+    group.seen.max(paused.unwrap_or(group.seen))
+}

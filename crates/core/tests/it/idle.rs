@@ -1,0 +1,203 @@
+//! Groups that nobody reads go, where the topic says so, and no others.
+
+use expect_test::expect;
+
+use crate::transcript::{World, check};
+
+#[test]
+fn a_group_without_consumers_goes_after_its_time() {
+    check(expect![[r#"
+        100s topic orders 1 idle=80s
+            created
+        100s group orders/abandoned
+            created
+        110s join a orders/biller
+            joined
+        111s produce orders m0
+            stored 0:0
+            a gets orders/biller 0:0.1 "m0" spent 1 until 141s
+        150s leave a
+            orders/biller 0:0 expired, due 141.342s
+            a gets orders/biller 0:0.2 "m0" spent 2 until 171.342s after "ack_timeout"
+            ok
+        179s groups orders
+            orders/biller 0:0 expired, due 172.037s
+            abandoned backlog 1, oldest open none; biller backlog 1, oldest open 111s
+        181s groups orders
+            sweep blocks 3 0:0..0
+            sweep cursor 3 0
+            biller backlog 1, oldest open 111s
+        229s groups orders
+            biller backlog 1, oldest open 111s
+        231s groups orders
+            sweep blocks 5 0:0..1
+            sweep cursor 5 0
+            none
+        232s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 262s
+    "#]]);
+}
+
+#[test]
+fn a_group_with_a_consumer_stays_however_long_and_is_written_eight_times_a_period() {
+    let mut world = World::new(Default::default());
+    world.play("100s topic orders 1 idle=80s");
+    world.play("100s join a orders/biller");
+    world.play("900s wait");
+    assert_eq!(world.groups_written(), 1 + 80, "made, and eight times in each of ten periods");
+    assert!(world.ask("900s view orders/biller").starts_with("next 0"));
+    world.check();
+}
+
+#[test]
+fn polls_are_written_no_oftener() {
+    let mut world = World::new(Default::default());
+    world.play("100s topic orders 1 idle=80s");
+    world.play("100s join a orders/biller owner=w");
+    world.play("100s leave a");
+    for second in 100..500 {
+        world.play(&format!("{second}s join a orders/biller owner=w"));
+        world.play(&format!("{second}s leave a"));
+    }
+    assert_eq!(world.groups_written(), 1 + 39, "made, and eight times in each of five periods");
+    assert!(world.ask("500s view orders/biller").starts_with("next 0"));
+    assert!(world.ask("578s view orders/biller").starts_with("next 0"));
+    assert_eq!(world.ask("579s view orders/biller"), "refused: no such group");
+}
+
+#[test]
+fn a_restart_does_not_begin_to_count_anew_and_gives_consumers_time_to_come_back() {
+    check(expect![[r#"
+        100s topic orders 1 idle=80s
+            created
+        100s group orders/abandoned
+            created
+        100s join a orders/biller
+            joined
+        175s crash
+        184s groups orders
+            abandoned backlog 0, oldest open none; biller backlog 0, oldest open none
+        189s groups orders
+            abandoned backlog 0, oldest open none; biller backlog 0, oldest open none
+        191s groups orders
+            sweep blocks 3 0:0..0
+            sweep cursor 3 0
+            biller backlog 0, oldest open none
+        200s groups orders
+            biller backlog 0, oldest open none
+        260s groups orders
+            sweep blocks 5 0:0..0
+            sweep cursor 5 0
+            none
+        270s groups orders
+            none
+    "#]]);
+    check(expect![[r#"
+        100s topic orders 1 idle=80s
+            created
+        100s join a orders/biller
+            joined
+        200s crash until 1000s
+        1009s groups orders
+            biller backlog 0, oldest open none
+        1009s join a orders/biller
+            joined
+        1020s groups orders
+            biller backlog 0, oldest open none, a holds 0 of 100 for 30000ms
+        1100s crash until 2000s
+        2009s groups orders
+            biller backlog 0, oldest open none
+        2011s groups orders
+            sweep blocks 3 0:0..0
+            sweep cursor 3 0
+            none
+    "#]]);
+}
+
+#[test]
+fn a_paused_group_is_waited_for() {
+    check(expect![[r#"
+        100s topic orders 1 idle=80s
+            created
+        100s group orders/biller + group orders/mailer
+            created
+            created
+        110s pause orders/biller + pause orders/mailer until=300s
+            ok
+            ok
+        379s groups orders
+            biller backlog 0, oldest open none; mailer backlog 0, oldest open none
+        381s groups orders
+            sweep blocks 5 0:0..0
+            sweep cursor 5 0
+            biller backlog 0, oldest open none
+        400s crash
+        500s resume orders/biller
+            ok
+        579s groups orders
+            biller backlog 0, oldest open none
+        581s groups orders
+            sweep blocks 3 0:0..0
+            sweep cursor 3 0
+            none
+    "#]]);
+}
+
+#[test]
+fn where_the_setting_comes_later_the_time_before_does_not_count() {
+    check(expect![[r#"
+        100s topic orders 1
+            created
+        100s group orders/biller
+            created
+        1000s crash
+        2000s patch orders idle=80s
+            orders 0..0 (0 bytes), dead 0, groups ["biller"], changed group_idle_ms
+        2001s crash
+        2079s groups orders
+            biller backlog 0, oldest open none
+        2100s groups orders
+            sweep blocks 3 0:0..0
+            sweep cursor 3 0
+            none
+        2200s group orders/mailer
+            created
+        2210s patch orders reset=group_idle_ms
+            orders 0..0 (0 bytes), dead 0, groups ["mailer"]
+        2400s groups orders
+            mailer backlog 0, oldest open none
+    "#]]);
+}
+
+#[test]
+fn what_an_abandoned_group_held_is_given_up() {
+    check(expect![[r#"
+        100s topic orders 1 idle=80s retention=1s max_messages=2
+            created
+        100s group orders/abandoned
+            created
+        100s join a orders/biller
+            joined
+        101s produce orders m0 + produce orders m1 + produce orders m2
+            stored 0:0
+            stored 0:1
+            full: messages, held by biller
+            a gets orders/biller 0:0.1 "m0" spent 1 until 131s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 131s
+        102s ack orders/biller 0:0.1 + ack orders/biller 0:1.1
+            ok
+            ok
+            orders/biller 0:0 acked
+            orders/biller 0:1 acked
+        185s produce orders m2
+            sweep blocks 3 0:0..0
+            sweep cursor 3 0
+            trim 0:0..2
+            stored 0:2
+            a gets orders/biller 0:2.1 "m2" spent 1 until 215s
+        190s view orders
+            trim 0:0..2
+            orders 3..3 (0 bytes), dead 0, groups ["biller"], changed max_backlog_messages retention_ms group_idle_ms
+    "#]]);
+}
