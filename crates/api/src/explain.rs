@@ -42,6 +42,8 @@ pub struct InGroup {
     pub lease_until: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dead_letter: Option<String>,
 }
 
 /// A group.

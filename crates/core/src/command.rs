@@ -1,6 +1,7 @@
 //! What can be asked of a shard, and what it answers.
 
 mod dead;
+mod explain;
 mod peek;
 
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use crate::token::LeaseToken;
 use crate::view::{GroupView, TopicView};
 
 pub use dead::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge};
+pub use explain::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
 
 /// A topic by name.
@@ -94,6 +96,8 @@ pub enum Command {
     Peek(Box<Peek>),
     /// Look at dead letters of a topic.
     ListDead(Box<ListDead>),
+    /// Say why a message or a group is where it is.
+    Explain(Box<Explain>),
     /// Throw dead letters away.
     Purge(Box<Purge>),
 }
@@ -328,6 +332,8 @@ pub enum Reply {
     Peeked(Box<Peeked>),
     /// Dead letters of a topic.
     DeadLetters(Box<DeadLetters>),
+    /// Why it is where it is.
+    Explained(Box<Explained>),
     /// So many dead letters are gone.
     Purged { purged: u64 },
     /// So much would go with a topic.

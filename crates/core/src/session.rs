@@ -116,6 +116,11 @@ impl Session {
         is_stalled || is_answered
     }
 
+    /// Whether nothing waits to be taken.
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
     /// When to look again if nothing happens before.
     pub fn next_deadline(&self) -> Timestamp {
         let stalled = self.waits_since.map_or(Timestamp::MAX, |since| since.after(STALLED_MS));

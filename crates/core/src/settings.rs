@@ -7,6 +7,7 @@ use crate::limits::{ATTEMPTS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
 
 /// How often and how late a message is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RetryPolicy {
     /// Deliveries in all; −1 is for ever.
     pub max_attempts: i32,

@@ -115,6 +115,7 @@ fn told(reply: &Reply) -> Told {
         | Reply::Groups(_)
         | Reply::Peeked(_)
         | Reply::DeadLetters(_)
+        | Reply::Explained(_)
         | Reply::Purged { .. }
         | Reply::WouldDeleteTopic { .. }
         | Reply::WouldDeleteGroup { .. } => Told::Ok,

@@ -167,7 +167,7 @@ impl Shard {
             self.end(&held, End::Dead { asked }, changes);
         }
         let attempt = entry.map_or(0, |entry| entry.attempt);
-        let ended = Ended::Dead { asked };
+        let ended = Ended::Dead { asked, seq };
         self.bury_under(now, &topic.settings, group, lane, offset, attempt, ended, changes);
     }
 }

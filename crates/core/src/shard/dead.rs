@@ -11,7 +11,7 @@ use crate::shard::expiry::cut;
 use crate::shard::{Decided, Refusal, Shard};
 
 fn below(list: &ListDead) -> u64 {
-    list.below.unwrap_or(NUMBER_MAX)
+    list.below.unwrap_or(NUMBER_MAX).min(NUMBER_MAX)
 }
 
 impl Shard {

@@ -21,6 +21,7 @@ mod delete;
 mod dispatch;
 mod drop;
 mod expiry;
+mod explain;
 mod extend;
 mod group;
 mod idle;
@@ -38,6 +39,7 @@ mod produce;
 mod purge;
 mod redrive;
 mod retention;
+mod says;
 mod seek;
 mod settle;
 mod since;
@@ -175,6 +177,7 @@ impl Shard {
             Command::Redrive(redrive) => self.redrive_reads(redrive),
             Command::Peek(peek) => self.peek_reads(peek),
             Command::ListDead(list) => self.list_dead_reads(list),
+            Command::Explain(explain) => self.explain_reads(explain),
             Command::Purge(purge) => self.purge_reads(purge),
             Command::CreateTopic(_)
             | Command::PatchTopic(_)
@@ -241,6 +244,7 @@ impl Shard {
             Command::ListGroups(name) => self.list_groups(now, name),
             Command::Peek(peek) => self.peek(peek, found),
             Command::ListDead(list) => self.list_dead(list, found),
+            Command::Explain(explain) => self.explain(now, explain, found),
             Command::Purge(purge) => self.purge(purge, found),
         }
     }

@@ -80,7 +80,7 @@ impl Shard {
         let held = match self.standing(now, &nack.claim, found)? {
             Standing::Leased(held) => held,
             // Nothing changes but the reason: the retry is already on its way.
-            Standing::Expired(held) => return Ok(self.explain(&held, nack)),
+            Standing::Expired(held) => return Ok(self.give_reason(&held, nack)),
             Standing::GivenUp(_) | Standing::Buried => return Ok(done()),
             Standing::Acked => return Err(over(Stale::Settled, &nack.claim).into()),
             Standing::Over(rejection) => return Err(rejection.into()),
@@ -128,7 +128,7 @@ impl Shard {
     }
 
     /// The reason of a nack that came after its lease had run out.
-    fn explain(&self, held: &Held<'_>, nack: &Nack) -> Decision {
+    fn give_reason(&self, held: &Held<'_>, nack: &Nack) -> Decision {
         let mut decision = done();
         if nack.kind != NackKind::Release {
             let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
@@ -307,7 +307,9 @@ fn standing_of_settled<'a>(
             Standing::Over(over(Stale::Settled, claim))
         }
         (Some((Ended::Acked, _)), _) => Standing::Acked,
-        (Some((Ended::Dead { asked: true }, attempt)), Some(token)) if token.attempt == attempt => {
+        (Some((Ended::Dead { asked: true, .. }, attempt)), Some(token))
+            if token.attempt == attempt =>
+        {
             Standing::Buried
         }
         (Some((Ended::Dead { .. }, _)), _) => Standing::Over(over(Stale::Dead, claim)),

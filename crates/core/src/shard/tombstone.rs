@@ -19,8 +19,8 @@ use crate::time::Timestamp;
 pub(super) enum Ended {
     /// Done.
     Acked,
-    /// A dead letter; `asked` by a final nack.
-    Dead { asked: bool },
+    /// A dead letter of that number; `asked` by a final nack.
+    Dead { asked: bool, seq: u64 },
 }
 
 /// The stored end of a message in a group.

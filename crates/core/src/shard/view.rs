@@ -79,7 +79,13 @@ impl Shard {
     }
 
     /// Why no fresh message is going out.
-    fn blocked(&self, now: Timestamp, topic: &Topic, group: &Group, lane: Lane) -> Option<Blocked> {
+    pub(super) fn blocked(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        group: &Group,
+        lane: Lane,
+    ) -> Option<Blocked> {
         let (state, cursor) = (topic.lane(lane), group.cursor(lane));
         let has_credit = group.consumers.iter().any(|id| self.live.consumers[id].has_credit());
         let reasons = [

@@ -8,6 +8,7 @@ mod dedupe;
 mod delete;
 mod delivery;
 mod expiry;
+mod explain;
 mod held;
 mod holes;
 mod idle;

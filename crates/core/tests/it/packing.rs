@@ -85,10 +85,10 @@ fn the_end_of_a_delivery_has_these_bytes() {
     check(
         &row,
         &expect![[r#"
-        0617b9713f90d80f5e34b74c2aa05af0
-        expires 1800604800.000s bucket 400001c9f
-        010203000001010180a8a3e3b334fb33a2b1
-    "#]],
+            0617b9713f90d80f5e34b74c2aa05af0
+            expires 1800604800.000s bucket 400001c9f
+            01020300000101010680a8a3e3b334c85db3ba
+        "#]],
     );
     check_damage(&held, &ack(&delivery.token), row.body.len());
     assert_eq!(crate::transcript::reply(&held.ask(ack(&delivery.token))), "stale: dead");

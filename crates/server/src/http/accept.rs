@@ -12,6 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use driftq_api::{Error, ErrorCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
@@ -20,6 +21,8 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Sleep;
+
+use super::guard::new_request_id;
 
 /// How long the headers of a request may take, and how long a kept connection may say nothing.
 const HEADER_TIME: Duration = Duration::from_secs(30);
@@ -88,11 +91,17 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
 
 /// One connection too many.
 async fn refuse(mut stream: TcpStream) {
-    const BODY: &str = r#"{"error":"RESOURCE_EXHAUSTED","message":"too many connections","retryable":true,"reason":"connections","retry_after_ms":1000}"#;
+    let mut error = Error::new(ErrorCode::ResourceExhausted, "too many connections")
+        .with("reason", "connections")
+        .with("retry_after_ms", 1_000);
+    error.request_id = new_request_id();
+    let body = serde_json::to_string(&error).expect("an error is plain");
     let answer = format!(
         "HTTP/1.1 429 Too Many Requests\r\ncontent-type: application/json\r\nretry-after: 1\r\n\
-         connection: close\r\ncontent-length: {}\r\n\r\n{BODY}",
-        BODY.len()
+         cache-control: no-store\r\nx-request-id: {}\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        error.request_id,
+        body.len()
     );
     let written = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer.as_bytes()));
     // Whether it was read is its business.

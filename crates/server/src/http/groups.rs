@@ -12,7 +12,7 @@ use driftq_core::{Command, Reply, Timestamp};
 use serde::Deserialize;
 
 use super::failure::Failure;
-use super::input::{Ask, Input, Param, flag, number, text};
+use super::input::{Ask, Input, Nothing, Param, flag, number, text};
 use super::pages::Pages;
 use super::{App, convert, group_name, topic_name, unexpected};
 
@@ -51,6 +51,7 @@ async fn view(app: &App, name: GroupName) -> Result<Json<Group>, Failure> {
 pub(crate) async fn show(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
+    _: Input<Nothing>,
 ) -> Result<Json<Group>, Failure> {
     view(&app, group_name(&topic, &group)).await
 }

@@ -6,7 +6,7 @@
 use std::any::Any;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use driftq_api::ErrorCode;
@@ -34,16 +34,12 @@ const REQUEST_ID: &str = "x-request-id";
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let began = std::time::Instant::now();
     let request_id = request_id(request.headers());
-    let path = request.uri().path().to_owned();
-    let refused = app.guard.refusal(request.headers(), &path);
+    let refused = app.guard.refusal(request.headers(), request.uri());
     let mut response = match refused {
         Some(refused) => refused.into_response(),
         None => next.run(request).await,
     };
-    if response.status() == StatusCode::METHOD_NOT_ALLOWED
-        && response.extensions().get::<Failure>().is_none()
-    {
-        let failure = Failure::new(ErrorCode::MethodNotAllowed, "this path has other methods");
+    if let Some(failure) = unsaid(&response) {
         response.extensions_mut().insert(failure);
     }
     app.metrics.answered(response.status().as_u16(), began.elapsed());
@@ -61,6 +57,20 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     response
 }
 
+/// What the router refused by itself, in our words.
+fn unsaid(response: &Response) -> Option<Failure> {
+    if response.extensions().get::<Failure>().is_some() {
+        return None;
+    }
+    match response.status() {
+        StatusCode::METHOD_NOT_ALLOWED => {
+            Some(Failure::new(ErrorCode::MethodNotAllowed, "this path has other methods"))
+        }
+        StatusCode::BAD_REQUEST => Some(Failure::invalid("", "the path is not UTF-8")),
+        _ => None,
+    }
+}
+
 /// The caller's, if it is one; else a new one.
 fn request_id(headers: &HeaderMap) -> String {
     let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
@@ -70,8 +80,12 @@ fn request_id(headers: &HeaderMap) -> String {
     };
     match given.filter(is_good) {
         Some(id) => id.to_owned(),
-        None => format!("{:032x}", fastrand::u128(..)),
+        None => new_request_id(),
     }
+}
+
+pub(crate) fn new_request_id() -> String {
+    format!("{:032x}", fastrand::u128(..))
 }
 
 /// A defect of ours; the rest of the server goes on.
@@ -86,7 +100,7 @@ pub(crate) fn panicked(_: Box<dyn Any + Send>) -> Response {
 const OPEN_PATHS: [&str; 2] = ["/v1/healthz", "/v1/readyz"];
 
 impl Guard {
-    fn refusal(&self, headers: &HeaderMap, path: &str) -> Option<Failure> {
+    fn refusal(&self, headers: &HeaderMap, uri: &Uri) -> Option<Failure> {
         if let Some(origin) = headers.get(header::ORIGIN) {
             let is_allowed = self.allowed_origins.iter().any(|allowed| origin == allowed.as_str());
             if !is_allowed {
@@ -95,11 +109,11 @@ impl Guard {
                 return Some(Failure::new(ErrorCode::PermissionDenied, says));
             }
         }
-        if self.is_loopback && !self.is_known_host(headers) {
+        if self.is_loopback && !self.is_known_host(headers, uri) {
             let says = "this Host is not this machine: allow it in http.allowed_hosts";
             return Some(Failure::new(ErrorCode::PermissionDenied, says));
         }
-        let key = self.api_key.as_ref().filter(|_| !OPEN_PATHS.contains(&path))?;
+        let key = self.api_key.as_ref().filter(|_| !OPEN_PATHS.contains(&uri.path()))?;
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
         let is_same = bool::from(given.trim().as_bytes().ct_eq(key.as_bytes()));
@@ -109,10 +123,14 @@ impl Guard {
         })
     }
 
-    fn is_known_host(&self, headers: &HeaderMap) -> bool {
-        // HTTP/2 has the authority in its own place; a browser that rebinds a name sends it here or there.
-        let Some(host) = headers.get(header::HOST) else { return true };
-        let Ok(host) = host.to_str() else { return false };
+    /// HTTP/2 has the name in its own place: a browser that rebinds one sends it here or there.
+    fn is_known_host(&self, headers: &HeaderMap, uri: &Uri) -> bool {
+        let header = headers.get(header::HOST).map(|host| host.to_str().unwrap_or("?"));
+        let mut hosts = header.into_iter().chain(uri.authority().map(|of| of.as_str()));
+        hosts.all(|host| self.is_known(host))
+    }
+
+    fn is_known(&self, host: &str) -> bool {
         let name = match host.strip_prefix('[') {
             Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
             None => host.rsplit_once(':').map_or(host, |(name, _)| name),

@@ -8,13 +8,14 @@ use driftq_core::command::TopicName;
 use driftq_core::{Command, Reply};
 
 use super::failure::Failure;
+use super::input::{Input, Nothing};
 use super::{App, NAMESPACE, unexpected};
 
-pub(crate) async fn alive() -> Json<Health> {
+pub(crate) async fn alive(_: Input<Nothing>) -> Json<Health> {
     Json(Health { status: "ok", reasons: Vec::new() })
 }
 
-pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) {
+pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusCode, Json<Health>) {
     let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
     if *app.draining.borrow() && reasons.is_empty() {
         reasons.push("draining: the server is shutting down".to_owned());
@@ -28,7 +29,7 @@ pub(crate) async fn ready(State(app): State<App>) -> (StatusCode, Json<Health>) 
 /// What an SDK may ask before it sends.
 const FEATURES: &[&str] = &["batch", "receive", "settle"];
 
-pub(crate) async fn version(State(app): State<App>) -> Json<Version> {
+pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<Version> {
     let about = app.about;
     Json(Version {
         version: env!("CARGO_PKG_VERSION"),

@@ -10,6 +10,7 @@ use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use driftq_api::ErrorCode;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -56,6 +57,15 @@ pub(crate) const fn flag(name: &'static str, path: &'static [&'static str]) -> P
 
 pub(crate) const fn unix_ms(name: &'static str, path: &'static [&'static str]) -> Param {
     Param { name, path, kind: Kind::UnixMs }
+}
+
+/// A request that says nothing but its path.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+impl Ask for Nothing {
+    const QUERY: &'static [Param] = &[];
 }
 
 /// The request, read.
@@ -113,14 +123,16 @@ pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> 
 
 pub(crate) fn from_query<T: Ask>(query: &str) -> Result<T, Failure> {
     let mut asked = Map::new();
-    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, value) = (decoded(name)?, decoded(value)?);
         let Some(param) = T::QUERY.iter().find(|param| param.name == name) else {
             let known: Vec<_> = T::QUERY.iter().map(|param| param.name).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             return Err(Failure::invalid(&name, format!("no such parameter; known: {known}")));
         };
         let value = match param.kind {
-            Kind::Text => Value::from(value.into_owned()),
+            Kind::Text => Value::from(value),
             Kind::Number => {
                 let number: Option<i64> = value.parse().ok();
                 Value::from(number.ok_or_else(|| Failure::invalid(&name, "not a number"))?)
@@ -130,7 +142,7 @@ pub(crate) fn from_query<T: Ask>(query: &str) -> Result<T, Failure> {
                 let ms = ms.ok_or_else(|| Failure::invalid(&name, "not Unix milliseconds"))?;
                 Value::from(driftq_api::Time(ms).to_string())
             }
-            Kind::Flag => match &*value {
+            Kind::Flag => match value.as_str() {
                 "true" | "1" => Value::from(true),
                 "false" | "0" => Value::from(false),
                 _ => return Err(Failure::invalid(&name, "not true or false")),
@@ -140,6 +152,14 @@ pub(crate) fn from_query<T: Ask>(query: &str) -> Result<T, Failure> {
     }
     let text = serde_json::to_vec(&asked).expect("plain values");
     from_json(&text)
+}
+
+/// A name or value of a query. What is not UTF-8 is refused: nothing is stored as something else.
+fn decoded(text: &str) -> Result<String, Failure> {
+    let spaced = text.replace('+', " ");
+    let decoded = percent_decode_str(&spaced).decode_utf8();
+    let decoded = decoded.map_err(|_| Failure::invalid("", "the query is not UTF-8"))?;
+    Ok(decoded.into_owned())
 }
 
 /// Puts a value where it goes; an alias beside its name is the same place twice.

@@ -4,6 +4,7 @@ mod accept;
 mod consume;
 mod convert;
 mod dlq;
+mod explain;
 mod failure;
 mod groups;
 mod guard;
@@ -113,6 +114,7 @@ pub fn router(app: App) -> Router {
         .route("/v1/dlq/{topic}", get(dlq::list))
         .route("/v1/dlq/{topic}/redrive", post(dlq::redrive))
         .route("/v1/dlq/{topic}/purge", post(dlq::purge))
+        .route("/v1/explain", get(explain::explain))
         .route("/metrics", get(health::metrics))
         .fallback(no_route)
         .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))

@@ -52,7 +52,8 @@ pub(crate) async fn one(
     let mut request = input.asked;
     if let Some(key) = idempotency_key(&input.headers)? {
         let envelope = request.envelope.get_or_insert_default();
-        let named = envelope.idempotency_key.get_or_insert_with(|| key.clone());
+        let named = envelope.idempotency_key.take().filter(|named| !named.is_empty());
+        let named = envelope.idempotency_key.insert(named.unwrap_or_else(|| key.clone()));
         if *named != key {
             let says = "the Idempotency-Key header and envelope.idempotency_key differ";
             return Err(Failure::invalid("idempotency_key", says));
@@ -85,7 +86,10 @@ fn is_traceparent(parent: &str) -> bool {
     let is_hex =
         |part: &str| part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     let lengths = parts.iter().map(|part| part.len());
-    lengths.eq([2, 32, 16, 2]) && parts.iter().all(|part| is_hex(part)) && parts[0] != "ff"
+    let is_shaped = lengths.eq([2, 32, 16, 2]) && parts.iter().all(|part| is_hex(part));
+    // Nobody's trace: an id of zeros, or a version that will never be.
+    let is_zero = |part: &str| part.bytes().all(|b| b == b'0');
+    is_shaped && parts[0] != "ff" && !is_zero(parts[1]) && !is_zero(parts[2])
 }
 
 fn command(request: Request, trace: Option<Box<Trace>>) -> Result<Command, Failure> {

@@ -1,11 +1,14 @@
 //! The long poll.
 
 use axum::body::Body;
+use std::time::Duration;
+
 use axum::extract::State;
 use axum::http::Response;
 use driftq_api::message::{Receive, Received};
-use driftq_core::Session;
-use driftq_core::command::Join;
+use driftq_core::command::{GroupName, Join};
+use driftq_core::view::Blocked;
+use driftq_core::{Command, Reply, Session};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
@@ -16,6 +19,8 @@ const MAX: u32 = 1;
 const WAIT_MS: u64 = 20_000;
 const WAIT_MS_MAX: u64 = 60_000;
 const MAX_MAX: u32 = 1_000;
+/// How long a poll whose time is up waits for what is being read.
+const LOADING: Duration = Duration::from_secs(1);
 
 impl Ask for Receive {
     const QUERY: &'static [Param] = &[
@@ -43,9 +48,10 @@ pub(crate) async fn receive(
     }
     let start = convert::start(start);
     let credit_bytes = app.limits.stream_bytes;
+    let name = group_name(&topic, &group);
     let join = |consumer| Join {
         consumer,
-        name: group_name(&topic, &group),
+        name: name.clone(),
         owner: owner.into(),
         lease_ms,
         credit: max,
@@ -59,6 +65,10 @@ pub(crate) async fn receive(
         () = connection.answered() => {}
         _ = draining.wait_for(|is_draining| *is_draining) => {}
     }
+    if connection.is_empty() && is_loading(&app, name).await {
+        // They are on their way from the disk: to leave now would only send them back.
+        connection.wait_for_some(LOADING).await;
+    }
     let mut deliveries = Vec::new();
     while deliveries.len() < max as usize
         && let Some(delivery) = connection.next_at_once()
@@ -68,4 +78,10 @@ pub(crate) async fn receive(
     let keys = app.node.keys();
     let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, keys)).collect();
     Ok(json(&Received { messages }))
+}
+
+/// Whether messages of the group are being read from the disk.
+async fn is_loading(app: &App, name: GroupName) -> bool {
+    let Ok(Reply::Group(view)) = app.ask(Command::ViewGroup(name)).await else { return false };
+    view.partitions.iter().any(|cursor| cursor.blocked == Some(Blocked::Loading))
 }

@@ -69,6 +69,19 @@ impl Connection {
         }
     }
 
+    /// Whether nothing is there without waiting.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        self.take_what_came();
+        self.session.is_empty()
+    }
+
+    /// Waits for something to come, but not for ever.
+    pub(crate) async fn wait_for_some(&mut self, most: Duration) {
+        if let Ok(Some(deliveries)) = tokio::time::timeout(most, self.deliveries.recv()).await {
+            self.deliver(deliveries);
+        }
+    }
+
     /// Waits until a poll has its answer.
     pub(crate) async fn answered(&mut self) {
         loop {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::input::{Ask, Input, Param, flag, from_json, number, text};
+use super::input::{Ask, Input, Nothing, Param, flag, from_json, number, text};
 use super::pages::Pages;
 use super::{App, NAMESPACE, convert, topic_name, unexpected};
 
@@ -70,6 +70,7 @@ async fn view(app: &App, name: driftq_core::command::TopicName) -> Result<Topic,
 pub(crate) async fn show(
     State(app): State<App>,
     Path(topic): Path<String>,
+    _: Input<Nothing>,
 ) -> Result<Json<Topic>, Failure> {
     Ok(Json(view(&app, topic_name(&topic)).await?))
 }
@@ -129,23 +130,23 @@ fn change_of(raw: &RawValue) -> Result<SettingsChange, Failure> {
     // First as they are: what is unknown, twice or of the wrong kind is refused with its name.
     let given: Given = from_json(raw.get().as_bytes()).map_err(in_settings)?;
     let mut change = SettingsChange::default();
-    let mut set = serde_json::Map::new();
+    let mut set = Vec::new();
     for (name, value) in given.0 {
         let setting = SettingName::of(&name)
             .ok_or_else(|| in_settings(Failure::invalid(&name, "no such setting")))?;
-        if value.is_null() {
+        if value.get() == "null" {
             change.reset.push(setting);
         } else {
-            set.insert(name, value);
+            set.push(format!("\"{}\":{}", setting.as_str(), value.get()));
         }
     }
-    let set = serde_json::to_vec(&set).expect("it was JSON");
-    change.set = from_json(&set).map_err(in_settings)?;
+    let set = format!("{{{}}}", set.join(","));
+    change.set = from_json(set.as_bytes()).map_err(in_settings)?;
     Ok(change)
 }
 
 /// Settings by name, each once.
-struct Given(Vec<(String, serde_json::Value)>);
+struct Given(Vec<(String, Box<RawValue>)>);
 
 impl<'de> Deserialize<'de> for Given {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Given, D::Error> {
@@ -161,7 +162,7 @@ impl<'de> Deserialize<'de> for Given {
                 self,
                 mut map: A,
             ) -> Result<Given, A::Error> {
-                let mut given: Vec<(String, serde_json::Value)> = Vec::new();
+                let mut given: Vec<(String, Box<RawValue>)> = Vec::new();
                 while let Some((name, value)) = map.next_entry::<String, _>()? {
                     if given.iter().any(|(before, _)| *before == name) {
                         return Err(serde::de::Error::custom(format!("`{name}` is there twice")));

@@ -1,7 +1,7 @@
 //! What a batch shows in a transcript.
 
 use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
-use driftq_core::command::{DeadLetter, Full, PeekedMessage};
+use driftq_core::command::{DeadLetter, Explained, ExplainedMessage, Full, InGroup, PeekedMessage};
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
     Answered, Batch, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply, Text, Timestamp,
@@ -133,6 +133,7 @@ pub(crate) fn reply(answered: &Answered) -> String {
                 dead.scanned,
                 if dead.next.is_some() { "more" } else { "the end" }
             ),
+            Reply::Explained(explained) => self::explained(explained),
             Reply::Purged { purged } => format!("purged {purged}"),
             Reply::WouldDeleteTopic { messages, open, groups, dead_letters } => format!(
                 "would delete {messages} messages ({open} open), {groups} groups, \
@@ -245,6 +246,25 @@ fn dead_letter(letter: &DeadLetter) -> String {
         words += &format!(", redriven as {}:{}", redriven.new.lane, redriven.new.offset);
     }
     words
+}
+
+fn explained(explained: &Explained) -> String {
+    let message = match explained {
+        Explained::Group { says, .. } => return says.to_string(),
+        Explained::Message(message) => message,
+    };
+    let value = message.message.as_ref().map(|message| String::from_utf8_lossy(&message.value));
+    let value = value.map_or("nothing left of it".into(), |value| value.into_owned());
+    let groups = message.groups.iter().map(|in_group| {
+        let InGroup { group, state, says, .. } = in_group;
+        let blocked = in_group.blocked.map_or(String::new(), |why| format!(" [{}]", why.as_str()));
+        let letter = in_group
+            .dead_letter
+            .map_or(String::new(), |id| format!(" [dead letter {}:{}]", id.lane, id.offset));
+        format!("{group} {}: {says}{blocked}{letter}", state.as_str())
+    });
+    let ExplainedMessage { topic, partition, offset, .. } = message;
+    format!("{topic} {partition}:{offset} {value}; {}", list(groups))
 }
 
 fn changed(world: &mut World, change: &Change) -> Option<String> {

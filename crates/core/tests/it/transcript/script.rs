@@ -1,8 +1,8 @@
 //! The commands of a transcript.
 
 use driftq_core::command::{
-    Claim, CreateTopic, DeadFilter, DeadState, Extend, GroupName, Hold, Join, ListDead, Nack,
-    NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Produce, Purge, Redrive, Seek,
+    Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold, Join, ListDead,
+    Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Produce, Purge, Redrive, Seek,
     SeekTo, Start, TopicName,
 };
 use driftq_core::{
@@ -91,6 +91,17 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             by: "ops".into(),
             reason: "test".into(),
         })),
+        "explain" if word(1).contains('/') => {
+            Command::Explain(Box::new(Explain::Group(group(word(1)))))
+        }
+        "explain" => {
+            let (partition, offset) = word(2).split_once(':').expect("partition:offset");
+            Command::Explain(Box::new(Explain::Message {
+                topic: topic(word(1)),
+                partition: partition.parse().expect("a partition"),
+                offset: offset.parse().expect("an offset"),
+            }))
+        }
         "peek" => Command::Peek(Box::new(peek(&words))),
         "topics" => Command::ListTopics { namespace: word(1).into() },
         "groups" => Command::ListGroups(topic(word(1))),

@@ -1,11 +1,10 @@
 //! What is purged is gone, once, and whoever reads the dead letters passes over the hole.
 
-use driftq_core::command::{NackKind, Purge, TopicName};
-use driftq_core::limits::PURGE_MAX;
-use driftq_core::{Command, Lane, MessageId, Rejection, SettingsPatch, ShardId, TopicId};
+mod property;
+mod together;
+
 use expect_test::expect;
 
-use crate::held::{Held, join, nack, produce, topic};
 use crate::transcript::check;
 
 #[test]
@@ -374,96 +373,4 @@ fn a_delivery_of_a_purged_message_is_over() {
         31m view dlq.orders/undertaker
             next 3 of 3, committed 1, backlog 1, leased 0, waiting 1 (first 1894s), nothing_new
     "#]]);
-}
-
-fn id(offset: u64) -> MessageId {
-    MessageId { restore: 0, shard: ShardId(0), topic: TopicId(5), lane: Lane(0), offset }
-}
-
-fn purge(ids: Vec<MessageId>) -> Command {
-    let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
-    Command::Purge(Box::new(Purge { topic, ids, by: "ops".into(), reason: "test".into() }))
-}
-
-#[test]
-fn what_is_no_dead_letter_of_the_topic_is_passed_over() {
-    let mut held = Held::new();
-    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
-    let nothing = || "Ok(Purged { purged: 0 })".to_owned();
-    assert_eq!(format!("{:?}", held.ask(purge(vec![id(0)]))), nothing(), "no dead letters yet");
-    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
-    held.ask(produce("m")).expect("stored");
-    let (_, delivery) = held.deliveries.remove(0);
-    held.ask(nack(&delivery.token, NackKind::Final)).expect("dead");
-    let of_the_source = MessageId { topic: TopicId(1), ..id(0) };
-    let of_no_lane = MessageId { lane: Lane(7), ..id(0) };
-    let strangers = vec![of_the_source, of_no_lane, id(1), id(u64::MAX)];
-    assert_eq!(format!("{:?}", held.ask(purge(strangers))), nothing());
-    let most = vec![id(0); PURGE_MAX];
-    assert_eq!(format!("{:?}", held.ask(purge(most))), "Ok(Purged { purged: 1 })");
-    let refused = held.ask(purge(vec![id(0); PURGE_MAX + 1]));
-    assert!(matches!(refused, Err(Rejection::Invalid { field: "ids", .. })), "{refused:?}");
-}
-
-#[test]
-fn a_dead_letter_may_be_gone_in_the_batch_that_made_it() {
-    let mut held = Held::new();
-    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
-    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
-    held.ask(produce("m")).expect("stored");
-    held.ask(produce("n")).expect("stored");
-    let tokens = [0, 1].map(|at| held.deliveries[at].1.token.clone());
-    // The first makes the dead-letter topic.
-    held.ask(nack(&tokens[0], NackKind::Final)).expect("dead");
-    let purged = held.arrive(purge(vec![id(1)]));
-    held.arrive(nack(&tokens[1], NackKind::Final));
-    held.turn();
-    assert_eq!((held.commits.len(), held.reads.len()), (1, 0), "one batch, and nothing is read");
-    held.settle();
-    assert_eq!(held.answer(purged).as_deref(), Some("purged 1"));
-    held.crash();
-    let Command::Join(mut reader) = join(2, "undertaker", 9, 30_000) else { unreachable!() };
-    reader.name.topic.topic = "dlq.orders".into();
-    held.deliveries.clear();
-    held.ask(Command::Join(reader)).expect("joined");
-    let offsets: Vec<u64> = held.deliveries.iter().map(|(_, one)| one.hold.offset).collect();
-    assert_eq!(offsets, [0]);
-}
-
-/// The pages of dead letters are on their way to a reader when they are purged.
-#[test]
-fn a_read_that_began_before_a_purge_does_not_bring_it_back() {
-    let mut held = Held::new();
-    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
-    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
-    for _ in 0..3 {
-        held.ask(produce("m")).expect("stored");
-        let (_, delivery) = held.deliveries.remove(0);
-        held.ask(nack(&delivery.token, NackKind::Final)).expect("dead");
-    }
-    held.crash();
-    let purged = held.arrive(purge(vec![id(0), id(1)]));
-    held.turn();
-    held.finish_read();
-    held.turn();
-    assert_eq!(held.reads.len(), 1, "it knows the letters and asks for their rows");
-    let Command::Join(mut reader) = join(2, "undertaker", 9, 30_000) else { unreachable!() };
-    reader.name.topic.topic = "dlq.orders".into();
-    held.arrive(Command::Join(reader));
-    held.turn();
-    assert_eq!(held.reads.len(), 2, "dispatch reads ahead");
-    held.look();
-    held.look();
-    held.finish_read();
-    while held.answer(purged).is_none() {
-        held.turn();
-        held.finish_commit();
-    }
-    assert_eq!(held.answer(purged).as_deref(), Some("purged 2"));
-    // The pages as they were before the purge come only now.
-    held.finish_read();
-    held.settle();
-    let offsets: Vec<u64> = held.deliveries.iter().map(|(_, one)| one.hold.offset).collect();
-    assert_eq!(offsets, [2]);
-    assert!(held.died.is_none());
 }

@@ -1,0 +1,118 @@
+//! Why is it where it is?
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::Response;
+use driftq_api::explain::{Group as WireGroup, InGroup as WireInGroup, Message as WireMessage};
+use driftq_core::command::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
+use driftq_core::view::Blocked;
+use driftq_core::{Command, MessageId, Reply};
+use serde::Deserialize;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, number, text};
+use super::{App, NAMESPACE, convert, group_name, json, topic_name, unexpected};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    id: Option<String>,
+    token: Option<String>,
+    topic: Option<String>,
+    partition: Option<u32>,
+    offset: Option<u64>,
+    group: Option<String>,
+}
+
+impl Ask for Asked {
+    const QUERY: &'static [Param] = &[
+        text("id", &["id"]),
+        text("token", &["token"]),
+        text("topic", &["topic"]),
+        number("partition", &["partition"]),
+        number("offset", &["offset"]),
+        text("group", &["group"]),
+    ];
+}
+
+pub(crate) async fn explain(
+    State(app): State<App>,
+    input: Input<Asked>,
+) -> Result<Response<Body>, Failure> {
+    let what = meant(&app, input.asked)?;
+    let Reply::Explained(explained) = app.ask(Command::Explain(Box::new(what))).await? else {
+        return Err(unexpected());
+    };
+    Ok(match &*explained {
+        Explained::Message(message) => json(&shown(message)),
+        Explained::Group { says, view } => json(&WireGroup {
+            what: "group",
+            topic: view.topic.to_string(),
+            group: view.name.to_string(),
+            says: says.to_string(),
+            partitions: convert::cursors(view),
+            consumers: view.consumers.iter().map(convert::consumer).collect(),
+        }),
+    })
+}
+
+/// Exactly one of the ways to name something.
+fn meant(app: &App, asked: Asked) -> Result<Explain, Failure> {
+    let Asked { id, token, topic, partition, offset, group } = asked;
+    let by_id = |id| Explain::Id { namespace: NAMESPACE.into(), id };
+    match (id, token, topic, partition, offset, group) {
+        (Some(id), None, None, None, None, None) => {
+            let id: Result<MessageId, _> = id.parse();
+            Ok(by_id(id.map_err(|error| Failure::invalid("id", error.to_string()))?))
+        }
+        (None, Some(token), None, None, None, None) => {
+            let token = app.node.keys().verify(&token);
+            let token = token.map_err(|error| Failure::invalid("token", error.to_string()))?;
+            let (restore, shard, topic) = (token.restore, token.shard, token.topic);
+            Ok(by_id(MessageId { restore, shard, topic, lane: token.lane, offset: token.offset }))
+        }
+        (None, None, Some(topic), Some(partition), Some(offset), None) => {
+            Ok(Explain::Message { topic: topic_name(&topic), partition, offset })
+        }
+        (None, None, Some(topic), None, None, Some(group)) => {
+            Ok(Explain::Group(group_name(&topic, &group)))
+        }
+        _ => {
+            let says = "send id; or token; or topic, partition, offset; or topic, group";
+            Err(Failure::invalid("", says))
+        }
+    }
+}
+
+fn shown(explained: &ExplainedMessage) -> WireMessage {
+    let message = explained.message.as_deref();
+    let text = |text: &Option<driftq_core::Text>| text.as_deref().map(str::to_owned);
+    WireMessage {
+        what: "message",
+        id: explained.id.to_string(),
+        topic: explained.topic.to_string(),
+        partition: explained.partition,
+        offset: explained.offset,
+        produced_at: message.map(|message| convert::time(message.produced_at)),
+        run_id: message.and_then(|message| text(&message.envelope.run_id)),
+        idempotency_key: message.and_then(|message| text(&message.envelope.idempotency_key)),
+        groups: explained.groups.iter().map(in_group).collect(),
+        history: "not kept",
+    }
+}
+
+fn in_group(in_group: &InGroup) -> WireInGroup {
+    WireInGroup {
+        group: in_group.group.to_string(),
+        state: ExplainState::as_str(in_group.state),
+        says: in_group.says.to_string(),
+        attempts: in_group.attempts,
+        max_attempts: in_group.max_attempts,
+        last_error: in_group.last_error.to_string(),
+        last_owner: Some(in_group.last_owner.to_string()).filter(|owner| !owner.is_empty()),
+        next_attempt_at: in_group.next_attempt_at.map(convert::time),
+        lease_until: in_group.leased_until.map(convert::time),
+        blocked: in_group.blocked.map(Blocked::as_str),
+        dead_letter: in_group.dead_letter.map(|id| id.to_string()),
+    }
+}

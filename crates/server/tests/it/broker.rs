@@ -1,0 +1,105 @@
+//! A real server in this process, and what a test says to it.
+//!
+//! `DRIFTQ_TEST_ENGINE=sqlite` runs every test on SQLite in a directory of its own; otherwise rows live
+//! in memory. A test that restarts the server, or makes time pass, names its engine itself.
+
+use std::net::SocketAddr;
+use std::ops::Deref;
+use std::time::Duration;
+
+use driftq_server::config::{Config, EngineConfig};
+use driftq_server::{Server, StartError};
+use driftq_storage::sqlite::OpenError;
+use tempfile::TempDir;
+
+use crate::client::Client;
+
+/// A server that serves this test alone.
+pub(crate) struct Broker {
+    server: Server,
+    client: Client,
+    /// Kept until the server is gone.
+    data: Option<TempDir>,
+}
+
+impl Deref for Broker {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl Broker {
+    /// A server with the defaults.
+    pub(crate) async fn start() -> Broker {
+        Broker::with(|_| ()).await
+    }
+
+    /// A server whose configuration is changed a little.
+    pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Broker {
+        match std::env::var("DRIFTQ_TEST_ENGINE").as_deref() {
+            Ok("sqlite") => Broker::on_disk(change).await,
+            Ok("memory") | Err(_) => Broker::begin(None, change).await,
+            Ok(other) => panic!("DRIFTQ_TEST_ENGINE is memory or sqlite, not {other:?}"),
+        }
+    }
+
+    /// A server with the defaults that the examples of the first contract were written with.
+    pub(crate) async fn v1() -> Broker {
+        Broker::with(|config| config.defaults = driftq_server::config::v1_defaults()).await
+    }
+
+    /// A server that can be started again, whatever the environment says.
+    pub(crate) async fn durable() -> Broker {
+        Broker::on_disk(|_| ()).await
+    }
+
+    /// A server whose rows are where time can be made to pass: no thread waits for a disk.
+    pub(crate) async fn in_memory() -> Broker {
+        Broker::begin(None, |_| ()).await
+    }
+
+    async fn on_disk(change: impl FnOnce(&mut Config)) -> Broker {
+        let data = TempDir::new().expect("a directory of its own");
+        Broker::begin(Some(data), change).await
+    }
+
+    async fn begin(data: Option<TempDir>, change: impl FnOnce(&mut Config)) -> Broker {
+        let engine = match &data {
+            Some(data) => EngineConfig::Sqlite(data.path().to_owned()),
+            None => EngineConfig::Memory,
+        };
+        let mut config = Config::local(engine);
+        config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
+        change(&mut config);
+        let server = start(config).await;
+        let client = Client::new(server.address());
+        Broker { server, client, data }
+    }
+
+    /// Stops it and starts another on the same rows.
+    pub(crate) async fn restart(self) -> Broker {
+        let data = self.data.expect("only what is on disk survives a restart");
+        self.server.stop().await;
+        Broker::begin(Some(data), |_| ()).await
+    }
+
+    /// Stops it. What is under way ends first.
+    pub(crate) async fn stop(self) {
+        self.server.stop().await;
+    }
+}
+
+/// Starts it as soon as nobody else has its directory: one that has stopped may keep it for a moment, which
+/// a test of its own looks at.
+async fn start(config: Config) -> Server {
+    let mut looks = tokio::time::interval(Duration::from_millis(5));
+    loop {
+        match Server::start(config.clone()).await {
+            Ok(server) => return server,
+            Err(StartError::Storage(OpenError::Locked { .. })) => looks.tick().await,
+            Err(error) => panic!("it does not start: {error}"),
+        };
+    }
+}

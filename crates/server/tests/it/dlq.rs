@@ -1,0 +1,391 @@
+//! Dead letters: looked at, given back, thrown away.
+
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+use crate::client::Client;
+use crate::verbs::{fields, time, token};
+
+/// Kills a message that says this, for this group, because of that. Returns the delivery that failed.
+async fn kill(broker: &Client, value: &str, group: &str, error: &str, envelope: Value) -> Value {
+    let receipt = broker.produce_with("t", value, envelope).await;
+    loop {
+        let delivery = broker.receive("t", group, "worker-a").await;
+        if delivery["id"] == receipt["id"] {
+            broker.nack(token(&delivery), json!({ "final": true, "reason": error })).await.is(204);
+            return delivery;
+        }
+        broker.ack(token(&delivery)).await.is(204);
+    }
+}
+
+async fn letters(broker: &Client, query: &str) -> Vec<Value> {
+    let page = broker.get(format!("/v1/dlq/t?{query}")).await.is(200);
+    page["dead_letters"].as_array().expect("a list").clone()
+}
+
+fn values(letters: &[Value]) -> Vec<&str> {
+    letters.iter().map(|letter| letter["value"].as_str().expect("text")).collect()
+}
+
+async fn one_dead() -> (Broker, Value, Value) {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let envelope = json!({ "tenant_id": "acme", "idempotency_key": "order-77", "run_id": "run_1" });
+    let delivery = kill(&broker, "x", "biller", "card_declined", envelope).await;
+    let letter = letters(&broker, "").await.remove(0);
+    (broker, delivery, letter)
+}
+
+#[tokio::test]
+async fn a_dead_letter_says_how_it_died() {
+    let (broker, delivery, letter) = one_dead().await;
+    assert_eq!(fields(&letter), ["dlq", "envelope", "id", "key", "state", "value"]);
+    assert_ne!(letter["id"], delivery["id"], "a message of its own");
+    assert_eq!(letter["value"], "x");
+    assert_eq!(letter["state"], "dead");
+    assert_eq!(letter["envelope"], delivery["envelope"]);
+    let dlq = &letter["dlq"];
+    assert_eq!(
+        dlq["origin"],
+        json!({ "topic": "t", "partition": 0, "offset": 0, "id": delivery["id"] })
+    );
+    assert_eq!(dlq["group"], "biller");
+    assert_eq!(dlq["reason"], "final");
+    assert_eq!(dlq["attempts"], 1);
+    assert_eq!(dlq["last_error"], "card_declined");
+    assert_eq!(dlq["last_owner"], "worker-a");
+    assert_eq!(dlq["produced_at"], delivery["produced_at"]);
+    assert_eq!(dlq["tenant_id"], "acme");
+    assert_eq!(dlq["idempotency_key"], "order-77");
+    assert!(time(&dlq["dead_at"]) >= time(&dlq["first_delivered_at"]));
+    let consumed = broker.receive("dlq.t", "ops", "o").await;
+    assert_eq!(consumed["dlq"], *dlq);
+    assert_eq!(consumed["id"], letter["id"]);
+}
+
+#[tokio::test]
+async fn a_topic_without_dead_letters_has_an_empty_list() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    assert_eq!(broker.get("/v1/dlq/t").await.is(200), json!({ "dead_letters": [] }));
+    let answer = broker.get("/v1/dlq/nowhere").await;
+    assert_eq!(answer.refused(404, "NOT_FOUND")["kind"], "topic");
+}
+
+#[tokio::test]
+async fn dead_letters_are_found_newest_first_and_by_filter() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    kill(&broker, "a", "biller", "card_declined", json!({ "tenant_id": "acme", "run_id": "r" }))
+        .await;
+    kill(&broker, "b", "mailer", "card_expired", json!({})).await;
+    let policy = json!({ "retry_policy": { "max_attempts": 1 } });
+    let receipt = broker.produce_with("t", "c", policy).await;
+    let delivery = broker.receive("t", "fresh", "o").await;
+    assert_ne!(delivery["id"], receipt["id"], "the group begins with the oldest");
+    broker
+        .post("/v1/topics/t/groups/fresh/seek", json!({ "to": { "partition": 0, "offset": 2 } }))
+        .await
+        .is(200);
+    let delivery = broker.receive("t", "fresh", "o").await;
+    broker.nack(token(&delivery), json!({ "reason": "timeout" })).await.is(204);
+    let all = letters(&broker, "").await;
+    assert_eq!(values(&all), ["c", "b", "a"]);
+    let dead_at = all[1]["dlq"]["dead_at"].as_str().expect("a time");
+    for (query, found) in [
+        ("group=biller", vec!["a"]),
+        ("reason=exhausted", vec!["c"]),
+        ("reason=final", vec!["b", "a"]),
+        ("reason=deadline", vec![]),
+        ("tenant_id=acme", vec!["a"]),
+        ("tenant_id=default", vec!["c", "b"]),
+        ("run_id=r", vec!["a"]),
+        ("error=card", vec!["b", "a"]),
+        ("error=card_d", vec!["a"]),
+        ("error=declined", vec![]),
+        ("state=dead", vec!["c", "b", "a"]),
+        ("state=redriven", vec![]),
+        ("state=all", vec!["c", "b", "a"]),
+        ("group=mailer&error=card", vec!["b"]),
+    ] {
+        assert_eq!(values(&letters(&broker, query).await), found, "{query}");
+    }
+    let since = letters(&broker, &format!("since={dead_at}")).await;
+    assert!(values(&since).contains(&"b") && values(&since).contains(&"c"), "{since:?}");
+}
+
+#[tokio::test]
+async fn dead_letters_come_in_pages_and_with_a_summary() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    for (value, error) in [("a", "one"), ("b", "two"), ("c", "two"), ("d", "two"), ("e", "one")] {
+        kill(&broker, value, "g", error, json!({})).await;
+    }
+    let mut path = "/v1/dlq/t?limit=2".to_owned();
+    let mut seen = Vec::new();
+    loop {
+        let page = broker.get(&path).await.is(200);
+        assert_eq!((page.get("total"), page.get("by_error")), (None, None));
+        let letters = page["dead_letters"].as_array().expect("a list");
+        seen.extend(values(letters).into_iter().map(str::to_owned));
+        let Some(cursor) = page["next_cursor"].as_str() else { break };
+        path = format!("/v1/dlq/t?limit=2&cursor={cursor}");
+    }
+    assert_eq!(seen, ["e", "d", "c", "b", "a"]);
+    let page = broker.get("/v1/dlq/t?summary=true&limit=1").await.is(200);
+    assert_eq!(page["total"], 5);
+    let by_error = json!([{ "error": "two", "count": 3 }, { "error": "one", "count": 2 }]);
+    assert_eq!(page["by_error"], by_error);
+    assert_eq!(page["dead_letters"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn a_summary_names_ten_errors_by_their_first_64_bytes() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let long = "e".repeat(100);
+    for number in 0..11 {
+        kill(&broker, "x", "g", &format!("error {number}"), json!({})).await;
+    }
+    for number in 0..2 {
+        kill(&broker, "x", "g", &format!("{long}{number}"), json!({})).await;
+    }
+    let page = broker.get("/v1/dlq/t?summary=true").await.is(200);
+    assert_eq!(page["total"], 13);
+    let by_error = page["by_error"].as_array().expect("a list");
+    assert_eq!(by_error.len(), 10);
+    assert_eq!(by_error[0], json!({ "error": "e".repeat(64), "count": 2 }));
+}
+
+#[tokio::test]
+async fn what_cannot_be_looked_for_is_refused() {
+    let (broker, _, _) = one_dead().await;
+    for query in
+        ["limit=0", "limit=1001", "cursor=!", "state=lost", "reason=bad", "since=x", "bogus=1"]
+    {
+        let answer = broker.get(format!("/v1/dlq/t?{query}")).await;
+        assert_eq!(answer.status, 400, "{query}: {answer:?}");
+        answer.refused(400, "INVALID_ARGUMENT");
+    }
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_given_back_once() {
+    let (broker, delivery, letter) = one_dead().await;
+    let redrive = json!({ "ids": [letter["id"]], "by": "ops", "reason": "fixed in 41f3" });
+    let answer = broker.post("/v1/dlq/t/redrive", redrive.clone()).await.is(200);
+    assert_eq!(fields(&answer), ["dry_run", "matched", "redriven", "results"]);
+    assert_eq!(answer["dry_run"], false);
+    assert_eq!((&answer["matched"], &answer["redriven"]), (&json!(1), &json!(1)));
+    let result = &answer["results"][0];
+    assert_eq!(result["id"], letter["id"]);
+    assert_eq!(result["status"], "redriven");
+    assert_eq!(result["new"]["partition"], 0);
+    assert_eq!(result["new"]["offset"], 1, "at the end of its partition");
+    let again = broker.post("/v1/dlq/t/redrive", redrive).await.is(200);
+    assert_eq!(again["redriven"], 0);
+    assert_eq!(again["results"][0]["status"], "already");
+    assert_eq!(again["results"][0]["new"], result["new"], "the first one's");
+    let back = broker.receive("t", "biller", "o").await;
+    assert_eq!(back["id"], result["new"]["id"]);
+    assert_eq!(back["value"], "x");
+    assert_eq!(back["attempts"], 1);
+    assert_eq!(back["envelope"], delivery["envelope"]);
+    assert_eq!(back["redriven"], json!({ "origin_id": delivery["id"], "times": 1 }));
+    broker.ack(token(&back)).await.is(204);
+    assert!(letters(&broker, "").await.is_empty(), "it is dead no more");
+    assert_eq!(letters(&broker, "state=redriven").await[0]["state"], "redriven");
+}
+
+#[tokio::test]
+async fn a_message_may_die_and_come_back_again() {
+    let (broker, delivery, letter) = one_dead().await;
+    broker.post("/v1/dlq/t/redrive", json!({ "ids": [letter["id"]] })).await.is(200);
+    let back = broker.receive("t", "biller", "o").await;
+    broker.nack(token(&back), json!({ "final": true })).await.is(204);
+    let second = letters(&broker, "").await.remove(0);
+    broker.post("/v1/dlq/t/redrive", json!({ "ids": [second["id"]] })).await.is(200);
+    let back = broker.receive("t", "biller", "o").await;
+    assert_eq!(back["redriven"], json!({ "origin_id": delivery["id"], "times": 2 }));
+}
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_come_back() {
+    let (broker, _, letter) = one_dead().await;
+    let dry = json!({ "filter": { "group": "biller" }, "dry_run": true });
+    let answer = broker.post("/v1/dlq/t/redrive", dry).await.is(200);
+    assert_eq!(answer["dry_run"], true);
+    assert_eq!((&answer["matched"], &answer["redriven"]), (&json!(1), &json!(0)));
+    assert_eq!(letters(&broker, "").await[0], letter);
+    assert_eq!(broker.show("t").await["messages"], 1);
+}
+
+#[tokio::test]
+async fn dead_letters_are_given_back_by_filter_up_to_a_limit() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    for (value, error) in [("a", "timeout"), ("b", "card"), ("c", "timeout"), ("d", "timeout")] {
+        kill(&broker, value, "g", error, json!({})).await;
+    }
+    let filter =
+        json!({ "filter": { "group": "g", "reason": "final", "error": "timeout" }, "limit": 2 });
+    let answer = broker.post("/v1/dlq/t/redrive", filter.clone()).await.is(200);
+    assert_eq!(answer["redriven"], 2);
+    assert_eq!(broker.post("/v1/dlq/t/redrive", filter).await.is(200)["redriven"], 1);
+    assert_eq!(values(&letters(&broker, "").await), ["b"]);
+}
+
+#[tokio::test]
+async fn a_redrive_needs_ids_or_a_filter() {
+    let (broker, _, letter) = one_dead().await;
+    let many: Vec<_> = (0..1001).map(|_| letter["id"].clone()).collect();
+    for bad in [
+        json!({}),
+        json!({ "ids": [letter["id"]], "filter": {} }),
+        json!({ "ids": [] }),
+        json!({ "ids": many }),
+        json!({ "ids": ["nonsense"], "bogus": 1 }),
+        json!({ "filter": {}, "limit": 0 }),
+        json!({ "filter": {}, "limit": 1001 }),
+        json!({ "filter": { "bogus": 1 } }),
+        json!({ "filter": { "reason": "bad" } }),
+    ] {
+        let answer = broker.post("/v1/dlq/t/redrive", bad.clone()).await;
+        assert_eq!(answer.status, 400, "{bad}: {answer:?}");
+    }
+    let answer = broker.post("/v1/dlq/nowhere/redrive", json!({ "filter": {} })).await;
+    answer.refused(404, "NOT_FOUND");
+    assert_eq!(letters(&broker, "").await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_unknown_id_and_a_group_that_is_gone_are_refused_item_by_item() {
+    let (broker, delivery, letter) = one_dead().await;
+    kill(&broker, "y", "other", "e", json!({})).await;
+    let second = letters(&broker, "group=other").await.remove(0);
+    broker.delete("/v1/topics/t/groups/biller?confirm=biller").await.is(200);
+    let ids = json!({ "ids": [letter["id"], delivery["id"], second["id"]] });
+    let answer = broker.post("/v1/dlq/t/redrive", ids).await.is(200);
+    let results = &answer["results"];
+    assert_eq!(results[0]["error"], "NOT_FOUND", "its group is gone: {answer}");
+    assert_eq!(results[1]["error"], "NOT_FOUND", "no dead letter: {answer}");
+    assert_eq!(results[2]["status"], "redriven");
+    assert_eq!(answer["redriven"], 1);
+}
+
+#[tokio::test]
+async fn what_a_deadline_killed_comes_back_without_it() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    broker.produce("t", "clock").await;
+    let now = time(&broker.receive("t", "other", "o").await["produced_at"]);
+    let deadline = driftq_api::Time(now + 700).to_string();
+    broker.produce_with("t", "x", json!({ "deadline": deadline, "run_id": "r" })).await;
+    broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
+    // Not before the deadline has passed: nothing new can be produced with it.
+    let late = json!({ "topic": "t", "value": "y", "envelope": { "deadline": deadline, "partition_override": 9 } });
+    let mut looks = tokio::time::interval(std::time::Duration::from_millis(20));
+    broker.topic("probe").await;
+    let probe =
+        crate::verbs::with(late, json!({ "topic": "probe", "envelope": { "deadline": deadline } }));
+    while broker.post("/v1/produce", probe.clone()).await.status == 200 {
+        looks.tick().await;
+    }
+    assert_eq!(broker.receive("t", "g", "o").await["value"], "clock");
+    assert!(broker.receive_now("t", "g", "o").await.is_empty(), "never delivered fresh");
+    let letter = letters(&broker, "group=g&reason=deadline").await.remove(0);
+    assert_eq!(letter["dlq"]["attempts"], 0);
+    broker.post("/v1/dlq/t/redrive", json!({ "ids": [letter["id"]] })).await.is(200);
+    let back = broker.receive("t", "g", "o").await;
+    assert_eq!(back["value"], "x");
+    assert_eq!(back["envelope"], json!({ "run_id": "r" }));
+}
+
+#[tokio::test]
+async fn a_purge_wants_the_right_number() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    for (value, error) in [("a", "timeout"), ("b", "card"), ("c", "timeout")] {
+        kill(&broker, value, "g", error, json!({})).await;
+    }
+    let until = letters(&broker, "").await[0]["dlq"]["dead_at"].as_str().map(str::to_owned);
+    let until = until.expect("a time").parse::<driftq_api::Time>().expect("a time").0 + 60_000;
+    let filter = json!({ "error": "timeout", "until": driftq_api::Time(until).to_string() });
+    let purge = |confirm: Value| json!({ "filter": filter, "confirm": confirm, "by": "ops", "reason": "r" });
+    for wrong in [json!(null), json!(1), json!(3)] {
+        let body =
+            broker.post("/v1/dlq/t/purge", purge(wrong)).await.refused(409, "FAILED_PRECONDITION");
+        assert_eq!(body["matched"], 2);
+    }
+    assert_eq!(letters(&broker, "").await.len(), 3);
+    assert_eq!(
+        broker.post("/v1/dlq/t/purge", purge(json!(2))).await.is(200),
+        json!({ "purged": 2 })
+    );
+    assert_eq!(values(&letters(&broker, "state=all").await), ["b"]);
+    assert_eq!(broker.show("t").await["dead_letters"], 1);
+}
+
+#[tokio::test]
+async fn a_purge_by_id_wants_the_right_number_too() {
+    let (broker, _, letter) = one_dead().await;
+    let purge = |confirm: u32| json!({ "ids": [letter["id"]], "confirm": confirm });
+    let body = broker.post("/v1/dlq/t/purge", purge(2)).await.refused(409, "FAILED_PRECONDITION");
+    assert_eq!(body["matched"], 1);
+    assert_eq!(broker.post("/v1/dlq/t/purge", purge(1)).await.is(200), json!({ "purged": 1 }));
+    assert!(letters(&broker, "state=all").await.is_empty());
+}
+
+#[tokio::test]
+async fn a_purge_needs_ids_or_a_filter_that_stands_still() {
+    let (broker, _, letter) = one_dead().await;
+    for bad in [
+        json!({ "confirm": 1 }),
+        json!({ "filter": {}, "confirm": 1 }),
+        json!({ "filter": { "group": "biller" }, "confirm": 1 }),
+        json!({ "ids": [letter["id"]], "filter": { "until": "2999-01-01T00:00:00Z" }, "confirm": 1 }),
+        json!({ "ids": [letter["id"]], "confirm": -1 }),
+        json!({ "ids": [letter["id"]], "confirm": 1, "bogus": 1 }),
+    ] {
+        let answer = broker.post("/v1/dlq/t/purge", bad.clone()).await;
+        assert_eq!(answer.status, 400, "{bad}: {answer:?}");
+    }
+    assert_eq!(letters(&broker, "").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_dead_letter_that_fails_again_waits_and_is_never_dropped() {
+    let (broker, _, _) = one_dead().await;
+    let dead = broker.receive("dlq.t", "ops", "o").await;
+    broker.nack(token(&dead), json!({ "delay_ms": 0 })).await.is(204);
+    for attempt in 2..=25 {
+        let dead = broker.receive("dlq.t", "ops", "o").await;
+        assert_eq!(dead["attempts"], attempt, "its twenty attempts are no limit here");
+        broker.nack(token(&dead), json!({ "delay_ms": 0 })).await.is(204);
+    }
+    let dead = broker.receive("dlq.t", "ops", "o").await;
+    broker.nack(token(&dead), json!({})).await.is(204);
+    let group = broker.group("dlq.t", "ops").await;
+    assert_eq!(group["waiting"], 1, "at the maximum backoff");
+    assert_eq!(broker.get("/v1/topics").await.is(200), json!({ "topics": ["dlq.t", "t"] }));
+}
+
+#[tokio::test]
+async fn dead_letters_redrives_and_purges_survive_a_restart() {
+    let broker = Broker::durable().await;
+    broker.topic("t").await;
+    for value in ["a", "b", "c"] {
+        kill(&broker, value, "g", "e", json!({})).await;
+    }
+    let all = letters(&broker, "").await;
+    let redrive = json!({ "ids": [all[0]["id"]], "by": "ops", "reason": "fixed" });
+    let first = broker.post("/v1/dlq/t/redrive", redrive.clone()).await.is(200);
+    broker.post("/v1/dlq/t/purge", json!({ "ids": [all[1]["id"]], "confirm": 1 })).await.is(200);
+    let broker = broker.restart().await;
+    assert_eq!(letters(&broker, "").await, all[2..]);
+    let again = broker.post("/v1/dlq/t/redrive", redrive).await.is(200);
+    assert_eq!(again["results"][0]["status"], "already");
+    assert_eq!(again["results"][0]["new"], first["results"][0]["new"]);
+    assert_eq!(broker.receive("t", "g", "o").await["value"], "c");
+}

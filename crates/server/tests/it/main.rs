@@ -1,0 +1,35 @@
+//! The contract, kept: every route, field, limit and refusal of the API against a real server.
+//!
+//! What a test needs is in `broker` (a server), `client`, `lines` and `raw` (ways to talk to it) and `verbs`
+//! (what most tests say). The rest is one file per resource; `seed` is the first contract, `holes` are its
+//! gaps. A test that is ignored shows where the server departs from the API, and says so.
+
+mod backlog;
+mod batch;
+mod broker;
+mod client;
+mod consume;
+mod dedupe;
+mod dlq;
+mod explain;
+mod groups;
+mod headers;
+mod health;
+mod holes;
+mod input;
+mod lines;
+mod metrics;
+mod pause;
+mod peek;
+mod produce;
+mod raw;
+mod receive;
+mod restart;
+mod retention;
+mod seed;
+mod seek;
+mod settings;
+mod settle;
+mod settle_table;
+mod topics;
+mod verbs;

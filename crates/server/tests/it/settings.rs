@@ -1,0 +1,252 @@
+//! Settings of a topic: every one, its default, its edges, and what a patch does.
+
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+
+const MINUTE: u64 = 60_000;
+const YEAR: u64 = 365 * 86_400_000;
+
+#[tokio::test]
+async fn a_topic_that_says_nothing_has_the_defaults() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let settings = json!({
+        "lease_ms": 30000, "max_in_flight": 1000, "max_open": 10000,
+        "retry_policy": { "max_attempts": 20, "backoff_ms": 1000, "max_backoff_ms": 600000 },
+        "max_backlog_messages": 1000000, "max_backlog_bytes": 1073741824,
+        "retention_ms": 3600000, "retention_bytes": 1073741824, "dlq_retention_ms": null,
+        "dedupe_ttl_ms": 604800000, "effect_ttl_ms": 604800000, "on_doubt": null,
+        "keyless": "partition_0", "require_token": false, "groups": "open",
+        "group_idle_ms": null });
+    let shown = broker.show("t").await["settings"].clone();
+    for (name, value) in settings.as_object().expect("settings by name") {
+        assert_eq!(shown.get(name), Some(value), "{name}");
+    }
+    assert_eq!(broker.show("t").await["changed_settings"], json!([]));
+}
+
+#[tokio::test]
+#[ignore = "server: the setting `history` is unknown; it should be false, and only true refused"]
+async fn history_is_off_and_cannot_be_switched_on_yet() {
+    let broker = Broker::start().await;
+    let off = json!({ "name": "t", "settings": { "history": false } });
+    broker.post("/v1/topics", off).await.is(201);
+    assert_eq!(broker.show("t").await["settings"]["history"], false);
+    let on = json!({ "settings": { "history": true } });
+    broker.patch("/v1/topics/t", on).await.refused(400, "INVALID_ARGUMENT");
+}
+
+/// The last value inside and the first outside, at each end.
+fn edges() -> Vec<(&'static str, Vec<Value>, Vec<Value>)> {
+    let policy = |attempts: i64, base: u64, max: u64| json!({ "max_attempts": attempts, "backoff_ms": base, "max_backoff_ms": max });
+    vec![
+        ("lease_ms", vec![json!(250), json!(43_200_000)], vec![json!(249), json!(43_200_001)]),
+        (
+            "max_in_flight",
+            vec![json!(1), json!(10_000)],
+            vec![json!(0), json!(100_001), json!(10_001)],
+        ),
+        ("max_open", vec![json!(1_000), json!(1_000_000)], vec![json!(999), json!(1_000_001)]),
+        ("max_backlog_messages", vec![json!(1)], vec![json!(0), json!(-1)]),
+        ("max_backlog_bytes", vec![json!(1)], vec![json!(0), json!(-1)]),
+        ("retention_ms", vec![json!(0), json!(YEAR)], vec![json!(-1), json!(YEAR + 1)]),
+        ("retention_bytes", vec![json!(0)], vec![json!(-1)]),
+        (
+            "dlq_retention_ms",
+            vec![json!(null), json!(MINUTE), json!(10 * YEAR)],
+            vec![json!(MINUTE - 1), json!(10 * YEAR + 3 * 86_400_000), json!(0)],
+        ),
+        (
+            "dedupe_ttl_ms",
+            vec![json!(604_800_000), json!(YEAR)],
+            vec![json!(999), json!(604_799_999), json!(YEAR + 86_400_000)],
+        ),
+        (
+            "effect_ttl_ms",
+            vec![json!(MINUTE), json!(604_800_000)],
+            vec![json!(MINUTE - 1), json!(604_800_001)],
+        ),
+        (
+            "on_doubt",
+            vec![json!(null), json!("retry"), json!("probe"), json!("park")],
+            vec![json!("skip"), json!("")],
+        ),
+        (
+            "keyless",
+            vec![json!("partition_0"), json!("round_robin")],
+            vec![json!("random"), json!(0)],
+        ),
+        ("require_token", vec![json!(true), json!(false)], vec![json!("true"), json!(1)]),
+        ("groups", vec![json!("open"), json!("declared")], vec![json!("closed")]),
+        (
+            "group_idle_ms",
+            vec![json!(null), json!(MINUTE), json!(YEAR)],
+            vec![json!(MINUTE - 1), json!(YEAR + 86_400_000)],
+        ),
+        (
+            "retry_policy",
+            vec![policy(1, 0, 0), policy(1_000, 1, 1), policy(-1, 1, 2)],
+            vec![policy(0, 1, 1), policy(-2, 1, 1), policy(1_001, 1, 1), policy(1, 2, 1)],
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn every_setting_is_taken_at_its_edge_and_refused_past_it() {
+    let broker = Broker::start().await;
+    broker.topic("patched").await;
+    let mut names = 0;
+    for (setting, inside, outside) in edges() {
+        for value in inside {
+            names += 1;
+            let name = format!("t{names}");
+            let settings = json!({ setting: value });
+            let body = json!({ "name": name, "settings": settings });
+            let answer = broker.post("/v1/topics", body).await;
+            assert_eq!(answer.status, 201, "{setting} = {value}: {answer:?}");
+            assert_eq!(broker.show(&name).await["settings"][setting], value, "{setting}");
+        }
+        for value in outside {
+            let settings = json!({ setting: value });
+            let body = json!({ "name": "refused", "settings": settings });
+            let answer = broker.post("/v1/topics", body).await;
+            assert_eq!(answer.status, 400, "create {setting} = {value}: {answer:?}");
+            answer.refused(400, "INVALID_ARGUMENT");
+            let answer = broker.patch("/v1/topics/patched", json!({ "settings": settings })).await;
+            assert_eq!(answer.status, 400, "patch {setting} = {value}: {answer:?}");
+        }
+    }
+    assert_eq!(broker.show("patched").await["changed_settings"], json!([]), "nothing was stored");
+}
+
+#[tokio::test]
+async fn a_refused_setting_is_named() {
+    let broker = Broker::start().await;
+    for (setting, _, outside) in edges() {
+        let body = json!({ "name": "t", "settings": { setting: outside[0] } });
+        let body = broker.post("/v1/topics", body).await.refused(400, "INVALID_ARGUMENT");
+        let field = body["field"].as_str().unwrap_or_default();
+        assert!(field.contains(setting), "{setting}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_patch_merges_and_null_goes_back_to_the_default() {
+    let broker = Broker::start().await;
+    broker.topic_with("t", 2, json!({ "lease_ms": 60000, "keyless": "round_robin" })).await;
+    let patch = json!({ "settings": { "max_in_flight": 64, "lease_ms": null } });
+    let topic = broker.patch("/v1/topics/t", patch).await.is(200);
+    assert_eq!(topic["settings"]["max_in_flight"], 64);
+    assert_eq!(topic["settings"]["lease_ms"], 30000);
+    assert_eq!(topic["settings"]["keyless"], "round_robin");
+    let mut changed: Vec<_> = topic["changed_settings"].as_array().expect("a list").clone();
+    changed.sort_by_key(Value::to_string);
+    assert_eq!(changed, [json!("keyless"), json!("max_in_flight")]);
+    assert_eq!(broker.show("t").await, topic);
+    assert_eq!(broker.patch("/v1/topics/t", json!({ "settings": {} })).await.is(200), topic);
+}
+
+#[tokio::test]
+async fn partitions_cannot_be_patched() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    for patch in [
+        json!({ "partitions": 2 }),
+        json!({ "partitions": 1, "settings": {} }),
+        json!({ "settings": { "partitions": 2 } }),
+        json!({}),
+    ] {
+        broker.patch("/v1/topics/t", patch).await.refused(400, "INVALID_ARGUMENT");
+    }
+    assert_eq!(broker.show("t").await["partitions"], 1);
+}
+
+#[tokio::test]
+async fn the_edges_hold_between_settings_that_belong_together() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let both = json!({ "max_in_flight": 100_000, "max_open": 100_000 });
+    broker.patch("/v1/topics/t", json!({ "settings": both })).await.is(200);
+    // Alone it would leave fewer open than in flight.
+    let answer = broker.patch("/v1/topics/t", json!({ "settings": { "max_open": null } })).await;
+    answer.refused(400, "INVALID_ARGUMENT");
+    let both = json!({ "dedupe_ttl_ms": 60_000, "effect_ttl_ms": 60_000 });
+    broker.patch("/v1/topics/t", json!({ "settings": both })).await.is(200);
+    let answer =
+        broker.patch("/v1/topics/t", json!({ "settings": { "dedupe_ttl_ms": 1_000 } })).await;
+    answer.refused(400, "INVALID_ARGUMENT");
+}
+
+#[tokio::test]
+async fn a_patched_lease_is_that_of_the_next_delivery_and_not_of_the_last() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    broker.produce("t", "a").await;
+    broker.produce("t", "b").await;
+    let long = broker.receive("t", "g", "o").await;
+    broker.patch("/v1/topics/t", json!({ "settings": { "lease_ms": 250 } })).await.is(200);
+    let short = broker.receive("t", "g", "o").await;
+    let ends = |delivery: &Value| crate::verbs::time(&delivery["lease"]["expires_at"]);
+    assert!(ends(&short) + 20_000 < ends(&long), "{short} {long}");
+    broker.until_waiting("t", "g").await;
+    broker.ack(crate::verbs::token(&long)).await.is(204);
+}
+
+#[tokio::test]
+async fn declared_groups_are_not_made_by_a_typo() {
+    let broker = Broker::start().await;
+    broker.topic_with("t", 1, json!({ "groups": "declared" })).await;
+    broker.produce("t", "x").await;
+    let unknown = "/v1/consume?topic=t&group=bilelr&owner=o";
+    assert_eq!(broker.get(unknown).await.refused(404, "NOT_FOUND")["kind"], "group");
+    let answer = broker.post("/v1/receive", crate::verbs::wanted("t", "bilelr", "o")).await;
+    assert_eq!(answer.refused(404, "NOT_FOUND")["kind"], "group");
+    assert_eq!(broker.show("t").await["groups"], json!([]));
+    broker.put("/v1/topics/t/groups/biller", json!({})).await.is(201);
+    assert_eq!(broker.receive("t", "biller", "o").await["value"], "x");
+}
+
+#[tokio::test]
+async fn messages_without_a_key_go_round_where_the_topic_says_so() {
+    let broker = Broker::start().await;
+    broker.topic_with("t", 3, json!({ "keyless": "round_robin" })).await;
+    let mut partitions = Vec::new();
+    for _ in 0..6 {
+        partitions.push(broker.produce("t", "x").await["partition"].as_u64().expect("a number"));
+    }
+    partitions.sort_unstable();
+    assert_eq!(partitions, [0, 0, 1, 1, 2, 2]);
+}
+
+#[tokio::test]
+async fn where_a_token_is_required_the_owner_alone_is_refused() {
+    let broker = Broker::start().await;
+    broker.topic_with("t", 1, json!({ "require_token": true })).await;
+    broker.produce("t", "x").await;
+    let delivery = broker.receive("t", "g", "o").await;
+    for op in ["ack", "nack", "extend"] {
+        let answer = broker.post(format!("/v1/{op}"), crate::verbs::place(&delivery, "o")).await;
+        answer.refused(400, "INVALID_ARGUMENT");
+    }
+    broker.ack(crate::verbs::token(&delivery)).await.is(204);
+}
+
+#[tokio::test]
+async fn a_lower_limit_revokes_nothing() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    for value in ["a", "b", "c"] {
+        broker.produce("t", value).await;
+    }
+    let first = broker.receive("t", "g", "o").await;
+    let second = broker.receive("t", "g", "o").await;
+    let patch = json!({ "settings": { "max_in_flight": 1 } });
+    broker.patch("/v1/topics/t", patch).await.is(200);
+    assert_eq!(broker.group("t", "g").await["leased"], 2);
+    assert!(broker.receive_now("t", "g", "o").await.is_empty());
+    broker.ack(crate::verbs::token(&first)).await.is(204);
+    assert!(broker.receive_now("t", "g", "o").await.is_empty(), "one is still one too many");
+    broker.ack(crate::verbs::token(&second)).await.is(204);
+    assert_eq!(broker.receive_now("t", "g", "o").await.len(), 1);
+}
