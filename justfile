@@ -17,6 +17,11 @@ check: (stages 'format' 'lint' 'tidy' 'deny' 'typos' 'test')
 test:
     cargo nextest run --workspace
 
+# The contract of the HTTP API, on both engines
+contract:
+    cargo nextest run -p driftq-server
+    DRIFTQ_TEST_ENGINE=sqlite cargo nextest run -p driftq-server
+
 # Fill in the expectations of transcripts and golden bytes; read the diff as if someone else wrote it
 transcripts:
     UPDATE_EXPECT=1 cargo test -q -p driftq-core
@@ -58,6 +63,11 @@ sim-one SEED:
 bugs *NAMES:
     cargo run --quiet -p xtask -- bugs {{ NAMES }}
 
+# The real server on SQLite, killed KILLS times under load; the checker judges what its clients saw
+crash KILLS='20':
+    cargo build --quiet --profile sim -p driftq-cli -p driftq-e2e
+    target/sim/crash target/sim/driftq {{ KILLS }}
+
 # Deliveries settled a second: core, packing and pipeline, one thread, memory engine
 bench-core:
     cargo run --quiet --release -p driftq-sim --bin bench_core
@@ -71,8 +81,8 @@ instructions:
     cargo build --quiet --release -p driftq-sim --bin bench_core
     cargo run --quiet --release -p driftq-sim --bin instructions
 
-# What .ci/run runs: check, 300 seeds, the three quickest bugs
-ci: check (stages 'sim 300' 'bugs ' + quickest_bugs)
+# What .ci/run runs: check, the contract on both engines, 300 seeds, the three quickest bugs
+ci: check (stages 'contract' 'sim 300' 'bugs ' + quickest_bugs)
 
 # What the hook runs before a commit: quick, and never tests
 pre-commit: format typos tidy small-files

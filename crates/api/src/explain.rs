@@ -39,11 +39,18 @@ pub struct InGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub lease_until: Option<Time>,
+    pub lease: Option<Lease>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dead_letter: Option<String>,
+}
+
+/// A lease that somebody has.
+#[derive(Debug, Serialize)]
+pub struct Lease {
+    /// When it ends.
+    pub expires_at: Time,
 }
 
 /// A group.

@@ -199,6 +199,8 @@ settings! {
     groups: Groups = Groups::Open,
     /// Delete groups that have had no consumer for so long; `None` is never.
     group_idle_ms: Option<u64> = None,
+    /// Keep every delivery and settlement for explain. Not possible yet.
+    history: bool = false,
 }
 
 const MINUTE_MS: u64 = 60_000;
@@ -231,6 +233,9 @@ impl Settings {
                     format!("{value} is not within {least} to {most}"),
                 ));
             }
+        }
+        if self.history {
+            return Err(Rejection::invalid("history", "is not kept yet"));
         }
         if self.dedupe_ttl_ms < self.effect_ttl_ms {
             // A key accepted as new must never find an older outcome.

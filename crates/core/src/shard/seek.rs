@@ -77,5 +77,6 @@ pub(super) fn bytes_at(state: &LaneState, offset: Offset) -> u64 {
     }
     let bytes = u128::from(state.high_bytes - state.first_bytes);
     let (part, whole) = (offset.saturating_sub(state.first), state.high - state.first);
-    state.first_bytes + (bytes * u128::from(part) / u128::from(whole)) as u64
+    let share = (bytes * u128::from(part)).checked_div(u128::from(whole));
+    state.first_bytes + share.unwrap_or(0) as u64
 }

@@ -18,8 +18,9 @@ impl Shard {
         }
         self.config.defaults.with(&create.settings).check()?;
         if let Ok(topic) = self.topic_named(&create.name) {
+            // A setting that is not named does not differ.
             let alike = topic.row.partitions == create.partitions
-                && self.config.defaults.with(&create.settings) == topic.settings;
+                && topic.settings.with(&create.settings) == topic.settings;
             let id = topic.row.id;
             return match alike {
                 true => Ok(Decision::reply(Reply::TopicExists {

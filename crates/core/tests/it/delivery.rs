@@ -269,7 +269,9 @@ fn creating_a_topic_again_is_told_apart_by_its_shape() {
             refused: the topic exists with other partitions or settings
         4s topic orders 2 lease=61s
             refused: the topic exists with other partitions or settings
-        5s view orders
+        5s topic orders 2
+            exists
+        6s view orders
             orders 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups [], changed lease_ms
     "#]]);
 }

@@ -3,7 +3,9 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::Response;
-use driftq_api::explain::{Group as WireGroup, InGroup as WireInGroup, Message as WireMessage};
+use driftq_api::explain::{
+    Group as WireGroup, InGroup as WireInGroup, Lease, Message as WireMessage,
+};
 use driftq_core::command::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 use driftq_core::view::Blocked;
 use driftq_core::{Command, MessageId, Reply};
@@ -111,7 +113,7 @@ fn in_group(in_group: &InGroup) -> WireInGroup {
         last_error: in_group.last_error.to_string(),
         last_owner: Some(in_group.last_owner.to_string()).filter(|owner| !owner.is_empty()),
         next_attempt_at: in_group.next_attempt_at.map(convert::time),
-        lease_until: in_group.leased_until.map(convert::time),
+        lease: in_group.leased_until.map(|at| Lease { expires_at: convert::time(at) }),
         blocked: in_group.blocked.map(Blocked::as_str),
         dead_letter: in_group.dead_letter.map(|id| id.to_string()),
     }

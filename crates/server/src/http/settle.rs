@@ -6,12 +6,12 @@ use axum::http::StatusCode;
 use driftq_api::message::Item;
 use driftq_api::settle::{Op, Settle, SettleMany, Settled, SettledMany};
 use driftq_core::command::{Claim, Extend, Nack, NackKind};
-use driftq_core::{Answered, Command, Reply};
+use driftq_core::{Answered, Command, LeaseToken, Reply};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::produce::ITEMS_MAX;
-use super::{App, NAMESPACE, convert, group_name, unexpected};
+use super::{App, NAMESPACE, convert, group_name, topic_name, unexpected};
 use crate::node::Lost;
 
 impl Ask for Settle {
@@ -60,7 +60,7 @@ async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, Failure> {
     if asked.op.is_some() {
         return Err(Failure::invalid("op", "the path says it"));
     }
-    let command = command(app, op, asked)?;
+    let command = command(app, op, asked).await?;
     settled(op, app.node.call(command).await)
 }
 
@@ -75,8 +75,10 @@ pub(crate) async fn many(
     let mut commands = Vec::with_capacity(asked.len());
     let mut items = Vec::with_capacity(asked.len());
     for one in asked {
-        let op = one.op.ok_or_else(|| Failure::invalid("op", "ack, nack or extend"));
-        let read = op.and_then(|op| Ok((op, command(&app, op, one)?)));
+        let read = match one.op {
+            Some(op) => command(&app, op, one).await.map(|command| (op, command)),
+            None => Err(Failure::invalid("op", "ack, nack or extend")),
+        };
         items.push(read.map(|(op, command)| {
             commands.push(command);
             op
@@ -99,8 +101,8 @@ pub(crate) async fn many(
     Ok(Json(SettledMany { results, done, refused }))
 }
 
-fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
-    let claim = claim(app, &asked)?;
+async fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
+    let claim = claim(app, &asked).await?;
     let Settle { reason, delay_ms, is_final, release, lease_ms, .. } = asked;
     let is_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some() || release.is_some();
     if op != Op::Nack && is_nack {
@@ -129,7 +131,7 @@ fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
 }
 
 /// The delivery that is meant. Token and place together must agree.
-fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
+async fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
     let Settle { token, topic, group, partition, offset, owner, .. } = asked;
     if let Some(text) = token {
         let token = app.node.keys().verify(text);
@@ -141,6 +143,9 @@ fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
             || offset.is_some_and(|offset| offset != token.offset);
         if is_other {
             return Err(Failure::invalid("token", "it is of another partition or offset"));
+        }
+        if topic.is_some() || group.is_some() {
+            check_names(app, &token, topic.as_deref(), group.as_deref()).await?;
         }
         return Ok(Claim::Token(token));
     }
@@ -156,6 +161,33 @@ fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
         offset: *offset,
         owner: owner.as_str().into(),
     })
+}
+
+/// Names beside a token: a caller that mixed up two deliveries is told so.
+async fn check_names(
+    app: &App,
+    token: &LeaseToken,
+    topic: Option<&str>,
+    group: Option<&str>,
+) -> Result<(), Failure> {
+    let other = |what| Err(Failure::invalid("token", format!("it is of another {what}")));
+    let Some(topic) = topic else { return Err(Failure::invalid("group", "it needs topic")) };
+    let Reply::Topic(view) = app.ask(Command::ViewTopic(topic_name(topic))).await? else {
+        return Err(unexpected());
+    };
+    if view.id != token.topic {
+        return other("topic");
+    }
+    if let Some(group) = group {
+        let name = group_name(topic, group);
+        let Reply::Group(view) = app.ask(Command::ViewGroup(name)).await? else {
+            return Err(unexpected());
+        };
+        if view.id != token.group {
+            return other("group");
+        }
+    }
+    Ok(())
 }
 
 fn settled(op: Op, answered: Result<Answered, Lost>) -> Result<Settled, Failure> {

@@ -16,7 +16,6 @@ fn says(value: &Value) -> &str {
 }
 
 #[tokio::test]
-#[ignore = "server: /v1/explain is not there yet"]
 async fn a_message_is_explained_by_id_place_or_token() {
     let broker = Broker::start().await;
     broker.topic("orders").await;
@@ -48,7 +47,6 @@ async fn a_message_is_explained_by_id_place_or_token() {
 }
 
 #[tokio::test]
-#[ignore = "server: /v1/explain is not there yet"]
 async fn every_state_has_its_word() {
     let broker = Broker::start().await;
     broker.topic("t").await;
@@ -83,7 +81,6 @@ async fn every_state_has_its_word() {
 }
 
 #[tokio::test]
-#[ignore = "server: /v1/explain is not there yet"]
 async fn a_group_that_is_given_nothing_is_told_why() {
     let broker = Broker::start().await;
     broker.topic("t").await;
@@ -101,7 +98,6 @@ async fn a_group_that_is_given_nothing_is_told_why() {
 }
 
 #[tokio::test]
-#[ignore = "server: /v1/explain is not there yet"]
 async fn what_is_not_there_cannot_be_explained() {
     let broker = Broker::start().await;
     broker.topic("t").await;
@@ -117,7 +113,6 @@ async fn what_is_not_there_cannot_be_explained() {
 }
 
 #[tokio::test]
-#[ignore = "server: /v1/explain is not there yet"]
 async fn one_thing_is_explained_at_a_time() {
     let broker = Broker::start().await;
     broker.topic("t").await;

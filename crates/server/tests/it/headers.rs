@@ -140,7 +140,6 @@ async fn a_host_that_was_allowed_may_come() {
 }
 
 #[tokio::test]
-#[ignore = "server: the authority of HTTP/2 is not checked"]
 async fn the_host_rule_holds_for_http_2_as_well() {
     let broker = Broker::start().await;
     let stream = tokio::net::TcpStream::connect(broker.address()).await.expect("it listens");
@@ -215,7 +214,6 @@ async fn one_connection_too_many_is_told_so() {
 }
 
 #[tokio::test]
-#[ignore = "server: no request id and no Cache-Control on the 429 of a connection"]
 async fn one_connection_too_many_gets_the_headers_of_every_answer() {
     let broker = Broker::with(|config| config.limits.connections = 0).await;
     let mut raw = Raw::connect(broker.address()).await;

@@ -122,7 +122,6 @@ async fn ids_and_offsets_are_never_given_twice() {
 }
 
 #[tokio::test]
-#[ignore = "server: stop returns before the engine's threads have let go of the directory"]
 async fn a_server_that_has_stopped_has_let_go_of_its_directory() {
     let data = tempfile::TempDir::new().expect("a directory of its own");
     let mut config = Config::local(EngineConfig::Sqlite(data.path().to_owned()));
@@ -133,7 +132,6 @@ async fn a_server_that_has_stopped_has_let_go_of_its_directory() {
 }
 
 #[tokio::test]
-#[ignore = "server: mostly a poll with wait_ms 0 is told of nothing while messages are read from disk"]
 async fn a_poll_that_does_not_wait_finds_what_is_on_disk() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
@@ -145,7 +143,6 @@ async fn a_poll_that_does_not_wait_finds_what_is_on_disk() {
 }
 
 #[tokio::test]
-#[ignore = "server: now and then polls with wait_ms 0 get nothing for many seconds"]
 async fn polls_that_do_not_wait_find_what_is_on_disk_in_the_end() {
     let broker = Broker::durable().await;
     broker.topic("t").await;

@@ -27,7 +27,6 @@ async fn a_topic_that_says_nothing_has_the_defaults() {
 }
 
 #[tokio::test]
-#[ignore = "server: the setting `history` is unknown; it should be false, and only true refused"]
 async fn history_is_off_and_cannot_be_switched_on_yet() {
     let broker = Broker::start().await;
     let off = json!({ "name": "t", "settings": { "history": false } });

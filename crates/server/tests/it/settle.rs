@@ -61,7 +61,6 @@ async fn token_and_place_together_must_agree() {
 }
 
 #[tokio::test]
-#[ignore = "server: topic and group beside a token are not looked at"]
 async fn token_and_topic_or_group_together_must_agree() {
     for (field, other) in [("topic", "u"), ("group", "h")] {
         let broker = Broker::start().await;

@@ -273,7 +273,7 @@ async fn an_owner_is_never_told_that_a_dead_letter_is_done() {
 /// Held while its deadline passed.
 async fn overdue(broker: &Client) -> Value {
     let now = time(&first(broker).await["produced_at"]);
-    let deadline = json!({ "deadline": driftq_api::Time(now + 1_000).to_string() });
+    let deadline = json!({ "deadline": driftq_api::Time(now + 2_500).to_string() });
     broker.produce_with("t", "x", deadline.clone()).await;
     let delivery = broker.receive("t", "g", "a").await;
     broker.topic("clock").await;

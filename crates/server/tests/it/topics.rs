@@ -16,7 +16,6 @@ async fn a_topic_is_made_once_and_then_exists() {
 }
 
 #[tokio::test]
-#[ignore = "server: settings that a create does not name count as differing"]
 async fn a_setting_that_is_not_named_does_not_differ() {
     let broker = Broker::start().await;
     broker.topic_with("orders", 3, json!({ "lease_ms": 60000 })).await;

@@ -19,7 +19,7 @@ mod writing;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use driftq_core::row::{Read, Row, Write};
@@ -63,10 +63,11 @@ pub enum OpenError {
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 
 /// The SQLite engine.
-#[derive(Clone)]
+///
+/// Dropped, it waits for what its threads have begun: then the directory is free for the next.
 pub struct Sqlite {
-    writer: Sender<Job>,
-    reader: Sender<Job>,
+    writer: Threads,
+    reader: Threads,
     statements: Arc<All>,
     identity: Identity,
     /// The first error of the database.
@@ -86,8 +87,8 @@ impl Sqlite {
         let poison = Arc::new(OnceLock::new());
         let wal = Wal::start(&database, poison.clone())?;
         Ok(Sqlite {
-            writer: serve("write", vec![connection], &directory),
-            reader: serve("read", readers, &directory),
+            writer: Threads::start("write", vec![connection], &directory),
+            reader: Threads::start("read", readers, &directory),
             statements: Arc::new(All::new()),
             identity,
             poison,
@@ -105,10 +106,10 @@ impl Sqlite {
         self.poison.get().map(String::as_str)
     }
 
-    /// Has `work` done by a thread of `jobs`.
+    /// Has `work` done by one of `threads`.
     fn ask<T: Send + 'static>(
         &self,
-        jobs: &Sender<Job>,
+        threads: &Threads,
         work: impl FnOnce(&mut Connection, &All) -> Result<T, Failed> + Send + 'static,
     ) -> Answer<'_, T> {
         let (poison, statements) = (self.poison.clone(), self.statements.clone());
@@ -121,7 +122,7 @@ impl Sqlite {
             // Whoever asked may be gone.
             let _gone = tell.send(done);
         };
-        let is_sent = jobs.send(Box::new(job)).is_ok();
+        let is_sent = threads.send(Box::new(job));
         Box::pin(async move {
             let stopped = || EngineError::Unknown("the engine has stopped".to_owned());
             if !is_sent {
@@ -141,23 +142,45 @@ fn told_of(failed: Failed, poison: &OnceLock<String>) -> EngineError {
     }
 }
 
-/// Threads that do the jobs, one connection each, until nobody can send any more. The directory is locked
-/// for as long as one of them is at work.
-fn serve(name: &str, connections: Vec<Connection>, directory: &Arc<Directory>) -> Sender<Job> {
-    let (jobs, queue) = channel::<Job>();
-    let queue = Arc::new(Mutex::new(queue));
-    for mut connection in connections {
-        let (queue, locked) = (queue.clone(), directory.clone());
-        let work = move || {
-            let _locked = locked;
-            while let Some(job) = next(&queue) {
-                job(&mut connection);
-            }
+/// Threads that do jobs, one connection each, until they are dropped. The directory is locked for as long
+/// as one of them is at work.
+struct Threads {
+    jobs: Option<Sender<Job>>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    fn start(name: &str, connections: Vec<Connection>, directory: &Arc<Directory>) -> Threads {
+        let (jobs, queue) = channel::<Job>();
+        let queue = Arc::new(Mutex::new(queue));
+        let start = |mut connection: Connection| {
+            let (queue, locked) = (queue.clone(), directory.clone());
+            let work = move || {
+                let _locked = locked;
+                while let Some(job) = next(&queue) {
+                    job(&mut connection);
+                }
+            };
+            let named = thread::Builder::new().name(format!("sqlite-{name}"));
+            named.spawn(work).expect("the system has threads")
         };
-        let named = thread::Builder::new().name(format!("sqlite-{name}"));
-        named.spawn(work).expect("the system has threads");
+        let handles = connections.into_iter().map(start).collect();
+        Threads { jobs: Some(jobs), handles }
     }
-    jobs
+
+    fn send(&self, job: Job) -> bool {
+        self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.jobs = None;
+        for handle in self.handles.drain(..) {
+            // One that panicked has nothing left to wait for.
+            let _ended = handle.join();
+        }
+    }
 }
 
 fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {

@@ -2,7 +2,6 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_core::command::{CreateTopic, Produce, TopicName};
@@ -12,7 +11,7 @@ use driftq_core::{
     ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
-use driftq_storage::sqlite::{BackupError, Checked, OpenError, Sqlite, back_up, check};
+use driftq_storage::sqlite::{BackupError, Checked, Sqlite, back_up, check};
 use driftq_storage::{Answer, Engine, EngineError, Ownership, recover};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -96,27 +95,12 @@ fn rows_and_identity_are_there_after_a_restart() {
     let ownership = claim(&engine);
     commit(&engine, ownership, 1).unwrap();
     drop(engine);
-    let engine = reopened(directory.path());
+    let engine = open(directory.path());
     assert_eq!(*engine.identity(), identity);
     let next = claim(&engine);
     assert!(next.epoch > ownership.epoch);
     assert_eq!(loaded(&engine, next), 2);
     commit(&engine, next, 2).unwrap();
-}
-
-/// Threads of an engine end a moment after it is dropped.
-fn once_unlocked<T>(act: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
-    for _ in 0..1_000 {
-        match act() {
-            Err(OpenError::Locked { .. }) => std::thread::sleep(Duration::from_millis(5)),
-            done => return done,
-        }
-    }
-    panic!("the lock was not let go of");
-}
-
-fn reopened(directory: &Path) -> Sqlite {
-    once_unlocked(|| Sqlite::open(directory)).expect("it opens")
 }
 
 #[test]
@@ -147,10 +131,9 @@ fn nobody_else_may_read_the_files() {
 fn a_newer_file_and_a_foreign_file_are_refused() {
     let directory = TempDir::new().unwrap();
     drop(open(directory.path()));
-    drop(reopened(directory.path()));
     let file = directory.path().join("driftq.db");
     Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
-    let refused = once_unlocked(|| Sqlite::open(directory.path())).err().expect("refused");
+    let refused = Sqlite::open(directory.path()).err().expect("refused");
     let refused = refused.to_string();
     assert!(refused.contains("has format 2, this driftq knows 1: use a newer driftq"), "{refused}");
     let foreign = TempDir::new().unwrap();
@@ -177,7 +160,7 @@ fn after_one_error_nothing_is_done_any_more() {
     assert_eq!(wait(engine.claim(SHARD)).map(drop), failed);
     assert_eq!(engine.failure(), Some(why.as_str()));
     drop(engine);
-    let engine = reopened(directory.path());
+    let engine = open(directory.path());
     let ownership = claim(&engine);
     assert_eq!(loaded(&engine, ownership), 2, "the failed commit left nothing");
     commit(&engine, ownership, 2).unwrap();
@@ -237,7 +220,6 @@ fn a_check_finds_a_changed_byte() {
     let engine = open(directory.path());
     live(&engine);
     drop(engine);
-    drop(reopened(directory.path()));
     let whole = checked(directory.path());
     assert_eq!((whole.rows["page"], whole.rows["topic"], whole.rows["head"]), (1, 1, 1));
     assert_eq!(whole.problems, [""; 0]);
@@ -251,7 +233,7 @@ fn a_check_finds_a_changed_byte() {
 }
 
 fn checked(directory: &Path) -> Checked {
-    once_unlocked(|| wait(check(directory))).expect("it can be checked")
+    wait(check(directory)).expect("it can be checked")
 }
 
 #[test]

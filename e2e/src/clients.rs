@@ -1,0 +1,321 @@
+//! Clients: producers that repeat what they do not know, consumers that ack, fail and forget.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use driftq_checker::history::{
+    Content, DeadLetter, Delivery, Lease, Name, Op, Produce, Reply, Verb, What,
+};
+use serde_json::{Value, json};
+
+use crate::history::History;
+
+pub(crate) const TOPIC: &str = "orders";
+pub(crate) const GROUPS: [&str; 3] = ["biller", "mailer", "auditor"];
+const PARTITIONS: u32 = 4;
+/// Messages of one batch, so that many are under way.
+const BATCH: u64 = 32;
+const RECEIVE: u32 = 64;
+const LEASE_MS: u64 = 2_000;
+
+/// A client, and what all of them share.
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: reqwest::Client,
+    url: String,
+    number: u32,
+    pub(crate) history: Arc<History>,
+    next: Arc<AtomicU64>,
+    producing: Arc<AtomicU64>,
+    leased: Arc<AtomicU64>,
+    generations: Arc<std::sync::Mutex<std::collections::BTreeMap<(String, u64), u64>>>,
+    /// Nothing more is produced.
+    pub(crate) stopped: Arc<AtomicBool>,
+    /// Nothing more is consumed.
+    pub(crate) ended: Arc<AtomicBool>,
+}
+
+impl Client {
+    pub(crate) fn new(url: String, history: Arc<History>) -> Client {
+        Client {
+            http: reqwest::Client::builder()
+                .timeout(Duration::from_secs(5))
+                .build()
+                .expect("a plain client can be made"),
+            url,
+            number: u32::MAX,
+            history,
+            next: Arc::default(),
+            producing: Arc::default(),
+            leased: Arc::default(),
+            generations: Arc::default(),
+            stopped: Arc::default(),
+            ended: Arc::default(),
+        }
+    }
+
+    pub(crate) fn of(&self, number: u32) -> Client {
+        Client { number, ..self.clone() }
+    }
+
+    /// Produces and leases under way.
+    pub(crate) fn under_way(&self) -> (u64, u64) {
+        (self.producing.load(Ordering::Relaxed), self.leased.load(Ordering::Relaxed))
+    }
+
+    fn tell(&self, what: What) {
+        self.history.push(self.number, what);
+    }
+
+    fn next(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The answer of a success. Refusals of whole requests and lost answers are both no answer: what was
+    /// asked for is unknown, which is never held against anybody.
+    async fn post(&self, path: &str, asked: &Value) -> Option<Value> {
+        let request = self.http.post(format!("{}/{path}", self.url)).json(asked);
+        let response = request.send().await.ok()?.error_for_status().ok()?;
+        response.json().await.ok()
+    }
+
+    async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        let response = self.http.get(format!("{}/{path}", self.url)).send().await?;
+        Ok(response.error_for_status()?.json().await?)
+    }
+
+    pub(crate) async fn set_up(&self) -> anyhow::Result<()> {
+        let settings = json!({
+            "retry_policy": { "max_attempts": 8, "backoff_ms": 50, "max_backoff_ms": 500 },
+        });
+        let topic = json!({ "name": TOPIC, "partitions": PARTITIONS, "settings": settings });
+        self.post("topics", &topic).await.context("no topic")?;
+        for group in GROUPS {
+            let path = format!("{}/topics/{TOPIC}/groups/{group}", self.url);
+            let made: Value = self.http.put(path).send().await?.json().await?;
+            let partitions = made["partitions"].as_array().context("a group has partitions")?;
+            let mut generations =
+                self.generations.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            for partition in partitions {
+                let number = partition["partition"].as_u64().context("a number")?;
+                let generation = partition["generation"].as_u64().context("a generation")?;
+                generations.insert((group.to_owned(), number), generation);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every group has settled everything.
+    pub(crate) async fn drained(&self) -> anyhow::Result<()> {
+        for _ in 0..1_200 {
+            let mut backlog = 0;
+            for group in GROUPS {
+                let view = self.get(&format!("topics/{TOPIC}/groups/{group}")).await?;
+                backlog += view["backlog"].as_u64().context("a backlog")?;
+            }
+            if backlog == 0 && self.producing.load(Ordering::Relaxed) == 0 {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        anyhow::bail!("it does not drain");
+    }
+
+    /// Tells every dead letter there is.
+    pub(crate) async fn dead_letters(&self) -> anyhow::Result<()> {
+        let mut cursor = String::new();
+        loop {
+            let page = self.get(&format!("dlq/{TOPIC}?state=all&limit=1000{cursor}")).await?;
+            for letter in page["dead_letters"].as_array().context("a list")? {
+                self.tell(What::DeadLetter(dead_letter(letter)?));
+            }
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+fn name(value: &Value) -> Name {
+    value.as_str().unwrap_or_default().into()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+/// A value is its fingerprint and some length.
+fn content(message: &Value) -> anyhow::Result<Content> {
+    let value = message["value"].as_str().context("a value is text")?;
+    let body = value.split(':').next().unwrap_or_default().parse().context("a body is a number")?;
+    Ok(Content { body, key: name(&message["key"]), tenant: "default".into() })
+}
+
+fn dead_letter(letter: &Value) -> anyhow::Result<DeadLetter> {
+    let (death, origin) = (&letter["dlq"], &letter["dlq"]["origin"]);
+    Ok(DeadLetter {
+        id: name(&letter["id"]),
+        topic: name(&origin["topic"]),
+        group: name(&death["group"]),
+        partition: number(&origin["partition"]) as u32,
+        offset: number(&origin["offset"]),
+        origin: name(&origin["id"]),
+        reason: name(&death["reason"]),
+        attempts: number(&death["attempts"]) as u32,
+        last_error: name(&death["last_error"]),
+        message: content(letter)?,
+        idem: death["idempotency_key"].as_str().map(Into::into),
+        redriven: None,
+    })
+}
+
+/// Produces until told to stop; what it does not know it repeats with the same key.
+pub(crate) async fn produce(client: Client) -> anyhow::Result<()> {
+    let mut unknown: Vec<(u64, u64)> = Vec::new();
+    while !client.stopped.load(Ordering::Relaxed) || !unknown.is_empty() {
+        let mut batch = std::mem::take(&mut unknown);
+        if !client.stopped.load(Ordering::Relaxed) {
+            while (batch.len() as u64) < BATCH {
+                let body = client.next();
+                batch.push((body, body % 97));
+            }
+        }
+        client.producing.fetch_add(batch.len() as u64, Ordering::Relaxed);
+        let calls: Vec<u64> = batch.iter().map(|message| invoke(&client, *message)).collect();
+        let messages: Vec<Value> = batch.iter().map(|message| asked(*message)).collect();
+        let answer = client.post("produce/batch", &json!({ "messages": messages })).await;
+        let answer = answer.unwrap_or_default();
+        for (at, (call, message)) in calls.into_iter().zip(&batch).enumerate() {
+            let result = &answer["results"][at];
+            if result["status"] == "produced" {
+                let reply = Reply::Produced {
+                    id: name(&result["id"]),
+                    partition: number(&result["partition"]) as u32,
+                    offset: number(&result["offset"]),
+                    deduplicated: result["deduplicated"] == true,
+                };
+                client.tell(What::Done { call, reply });
+            } else if result["error"].is_string() && result["outcome"].is_null() {
+                client.tell(What::Refused { call, code: name(&result["error"]), state: None });
+            } else {
+                client.tell(What::Unknown { call });
+                unknown.push(*message);
+            }
+        }
+        client.producing.fetch_sub(batch.len() as u64, Ordering::Relaxed);
+        if !unknown.is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    Ok(())
+}
+
+fn asked((body, key): (u64, u64)) -> Value {
+    json!({
+        "topic": TOPIC, "key": format!("k{key}"), "value": format!("{body}:{}", "x".repeat(100)),
+        "envelope": { "idempotency_key": format!("intent-{body}") },
+    })
+}
+
+fn invoke(client: &Client, (body, key): (u64, u64)) -> u64 {
+    let call = client.next();
+    let message = Content { body, key: format!("k{key}").into(), tenant: "default".into() };
+    let value = asked((body, key));
+    let size = [&value["key"], &value["value"]].map(|text| text.as_str().map_or(0, str::len));
+    let op = Op::Produce(Produce {
+        topic: TOPIC.into(),
+        message,
+        idem: Some(format!("intent-{body}").into()),
+        size: size.iter().sum::<usize>() as u64,
+    });
+    client.tell(What::Invoked { call, op });
+    call
+}
+
+/// Consumes until told to end: most are acked, some fail, some fail for good, some are forgotten.
+pub(crate) async fn consume(client: Client, group: &'static str) -> anyhow::Result<()> {
+    while !client.ended.load(Ordering::Relaxed) {
+        let asked = json!({
+            "topic": TOPIC, "group": group, "owner": format!("worker-{}", client.number),
+            "max": RECEIVE, "wait_ms": 500, "lease_ms": LEASE_MS,
+        });
+        let Some(answer) = client.post("receive", &asked).await else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let messages = answer["messages"].as_array().cloned().unwrap_or_default();
+        client.leased.fetch_add(messages.len() as u64, Ordering::Relaxed);
+        let leases = messages
+            .iter()
+            .map(|message| read(&client, group, message))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        // Work takes a moment.
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..40))).await;
+        settle(&client, &messages, leases).await;
+        client.leased.fetch_sub(messages.len() as u64, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+fn read(client: &Client, group: &str, message: &Value) -> anyhow::Result<Lease> {
+    let partition = number(&message["partition"]);
+    let generations = client.generations.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let lease = Lease {
+        topic: TOPIC.into(),
+        group: group.into(),
+        generation: generations[&(group.to_owned(), partition)],
+        partition: partition as u32,
+        offset: number(&message["offset"]),
+        attempt: number(&message["lease"]["attempt"]) as u32,
+    };
+    drop(generations);
+    client.tell(What::Delivered(Delivery {
+        lease: lease.clone(),
+        id: name(&message["id"]),
+        spent: number(&message["attempts"]) as u32,
+        message: content(message)?,
+    }));
+    Ok(lease)
+}
+
+async fn settle(client: &Client, messages: &[Value], leases: Vec<Lease>) {
+    let (mut items, mut calls) = (Vec::new(), Vec::new());
+    for (message, lease) in messages.iter().zip(leases) {
+        let token = &message["lease"]["token"];
+        let (verb, item) = match fastrand::u32(0..100) {
+            // Forgotten: its lease runs out.
+            0..2 => continue,
+            2..6 => (
+                Verb::Nack { delay_ms: None },
+                json!({ "op": "nack", "token": token, "reason": "it broke" }),
+            ),
+            6 => (
+                Verb::Final,
+                json!({ "op": "nack", "token": token, "final": true, "reason": "no" }),
+            ),
+            _ => (Verb::Ack, json!({ "op": "ack", "token": token })),
+        };
+        let call = client.next();
+        client.tell(What::Invoked { call, op: Op::Settle { lease, verb, by_owner: false } });
+        items.push(item);
+        calls.push(call);
+    }
+    if items.is_empty() {
+        return;
+    }
+    let answer = client.post("settle", &json!({ "items": items })).await.unwrap_or_default();
+    for (at, call) in calls.into_iter().enumerate() {
+        let result = &answer["results"][at];
+        client.tell(if result["status"].is_string() {
+            What::Done { call, reply: Reply::Settled }
+        } else if result["error"].is_string() && result["outcome"].is_null() {
+            let state = result["state"].as_str().map(Into::into);
+            What::Refused { call, code: name(&result["error"]), state }
+        } else {
+            What::Unknown { call }
+        });
+    }
+}
