@@ -1,25 +1,25 @@
 //! The server as a process of its own.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 /// A server and its data directory.
 pub(crate) struct Broker {
     binary: String,
-    data: TempDir,
+    data: PathBuf,
     listen: String,
     child: Child,
 }
 
 impl Broker {
     pub(crate) async fn start(binary: String) -> anyhow::Result<Broker> {
-        let data = TempDir::new()?;
-        let (child, listen) = spawn(&binary, data.path(), "127.0.0.1:0").await?;
+        let data = std::env::temp_dir().join(format!("driftq-crash-{}", std::process::id()));
+        let (child, listen) = spawn(&binary, &data, "127.0.0.1:0").await?;
         Ok(Broker { binary, data, listen, child })
     }
 
@@ -30,7 +30,7 @@ impl Broker {
     /// SIGKILL, and at once again on the same directory and address.
     pub(crate) async fn kill_and_restart(&mut self) -> anyhow::Result<()> {
         self.child.kill().await?;
-        let (child, _) = spawn(&self.binary, self.data.path(), &self.listen).await?;
+        let (child, _) = spawn(&self.binary, &self.data, &self.listen).await?;
         self.child = child;
         Ok(())
     }
@@ -38,6 +38,7 @@ impl Broker {
     pub(crate) async fn stop(mut self) {
         // The run is over: how it ends is of no interest.
         let _ended = self.child.kill().await;
+        let _removed = std::fs::remove_dir_all(&self.data);
     }
 }
 
