@@ -3,12 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use driftq_core::command::CreateTopic;
-use driftq_core::{Command, Reply, SettingsPatch, ShardConfig, ShardId, Timestamp};
+use driftq_core::{Command, Reply, SettingsPatch, ShardConfig, ShardId};
 use driftq_storage::sqlite::{OpenError, Sqlite};
-use driftq_storage::{Engine, Identity, Memory};
+use driftq_storage::{Engine, Identity, Memory, wall_clock};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -138,9 +137,4 @@ fn open(config: &Config) -> Result<(Arc<dyn Engine>, Identity, About), StartErro
             (Arc::new(engine), identity, about)
         }
     })
-}
-
-fn wall_clock() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

@@ -18,6 +18,7 @@ mod recover;
 pub mod sqlite;
 
 use std::pin::Pin;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use driftq_core::row::{Read, Row, Write};
 use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
@@ -73,4 +74,10 @@ pub trait Engine: Send + Sync {
         batch: BatchNo,
         writes: Vec<Write>,
     ) -> Answer<'_, Timestamp>;
+}
+
+/// The wall clock: the authority on time where there is one node.
+pub fn wall_clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)).min(Timestamp::MAX)
 }

@@ -169,7 +169,12 @@ pub(crate) fn topic(view: &TopicView, with_partitions: bool) -> topic::Topic {
         partitions: partitions.len() as u32,
         created_at: time(view.created_at),
         settings: settings(&view.settings),
-        changed_settings: changed(view),
+        changed_settings: view
+            .changed
+            .names()
+            .iter()
+            .map(|name| name.as_str().to_owned())
+            .collect(),
         messages: partitions.iter().map(|partition| partition.messages).sum(),
         bytes: partitions.iter().map(|partition| partition.bytes).sum(),
         dead_letters: view.dead_letters,
@@ -180,12 +185,6 @@ pub(crate) fn topic(view: &TopicView, with_partitions: bool) -> topic::Topic {
 
 fn settings(settings: &Settings) -> serde_json::Value {
     serde_json::to_value(settings).expect("settings are plain")
-}
-
-/// The names of settings that were changed.
-fn changed(view: &TopicView) -> Vec<String> {
-    let changed = serde_json::to_value(&view.changed).expect("settings are plain");
-    changed.as_object().map(|object| object.keys().cloned().collect()).unwrap_or_default()
 }
 
 pub(crate) fn group(view: &GroupView, with_detail: bool) -> group::Group {

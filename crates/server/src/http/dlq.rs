@@ -10,7 +10,6 @@ use driftq_api::dlq::{
     DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
     Purge as PurgeRequest, Purged, Redrive as RedriveRequest, Redriven, RedrivenOne,
 };
-use driftq_api::message::Item;
 use driftq_api::{ErrorCode, Time};
 use driftq_core::command::{
     DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge, Redrive, TopicName,
@@ -22,7 +21,7 @@ use serde::Deserialize;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::pages::{from_cursor, limit, to_cursor};
-use super::{App, convert, json, topic_name, unexpected};
+use super::{App, bulk, convert, json, topic_name, unexpected};
 use crate::node::Lost;
 
 /// Rows that one call looks at.
@@ -103,7 +102,13 @@ struct Walk<'a> {
     scanned: u64,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// From the newest on, without the messages themselves.
+    fn new(app: &'a App, topic: &TopicName, filter: DeadFilter) -> Walk<'a> {
+        let below = Some(None);
+        Walk { app, topic: topic.clone(), filter, with_messages: false, below, scanned: 0 }
+    }
+
     /// Up to `limit` letters, after looking at no more than `scan` rows.
     async fn take(&mut self, limit: usize, scan: u64) -> Result<Vec<DeadLetter>, Failure> {
         let mut found = Vec::new();
@@ -156,14 +161,8 @@ pub(crate) async fn list(
     let given = Filter { group, reason, tenant_id, run_id, error, since, until };
     let filter = filter(given, state)?;
     let topic = topic_name(&topic);
-    let mut walk = Walk {
-        app: &app,
-        topic: topic.clone(),
-        filter: filter.clone(),
-        with_messages: true,
-        below: Some(below),
-        scanned: 0,
-    };
+    let mut walk =
+        Walk { with_messages: true, below: Some(below), ..Walk::new(&app, &topic, filter.clone()) };
     let letters = walk.take(limit, SCAN_MAX).await?;
     let next_cursor = walk.below.flatten().map(|seq| to_cursor(&seq.to_string()));
     let (total, by_error) = match asked.summary {
@@ -234,9 +233,7 @@ pub(crate) async fn redrive(
     let topic = topic_name(&topic);
     let named = match (given, by_filter) {
         (Some(given), None) if limit.is_none() => {
-            if given.is_empty() || given.len() > REDRIVE_MAX {
-                return Err(Failure::invalid("ids", "1 to 1000 are possible"));
-            }
+            bulk::check("ids", &given)?;
             ids(&given)
         }
         (Some(_), None) => return Err(Failure::invalid("limit", "it belongs to a filter")),
@@ -246,14 +243,7 @@ pub(crate) async fn redrive(
                 return Err(Failure::invalid("limit", "1 to 1000 are possible"));
             }
             let filter = filter(by_filter, DeadState::Dead)?;
-            let mut walk = Walk {
-                app: &app,
-                topic: topic.clone(),
-                filter,
-                with_messages: false,
-                below: Some(None),
-                scanned: 0,
-            };
+            let mut walk = Walk::new(&app, &topic, filter);
             walk.take(limit, COUNT_MAX).await?.into_iter().map(|letter| Ok(letter.id)).collect()
         }
         (Some(_), Some(_)) | (None, None) => {
@@ -262,35 +252,19 @@ pub(crate) async fn redrive(
     };
     let matched = named.len();
     if dry_run {
-        let would = |id: Result<MessageId, Failure>| match id {
-            Ok(id) => Item::Done(RedrivenOne { id: id.to_string(), status: "would", new: None }),
-            Err(Failure(error)) => Item::Error(error),
-        };
-        let results = named.into_iter().map(would).collect();
+        let would = |id: MessageId| RedrivenOne { id: id.to_string(), status: "would", new: None };
+        let results = named.into_iter().map(|id| bulk::to_item(id.map(would))).collect();
         return Ok(Json(Redriven { dry_run, matched, redriven: 0, results }));
     }
     let by: driftq_core::Text = by.unwrap_or_default().into();
     let reason: driftq_core::Text = reason.unwrap_or_default().into();
-    let commands = named.iter().filter_map(|id| id.as_ref().ok()).map(|id| {
-        let (by, reason) = (by.clone(), reason.clone());
-        Command::Redrive(Redrive { topic: topic.clone(), id: *id, by, reason })
-    });
-    let mut answers = app.node.call_all(commands.collect()).await.into_iter();
-    let results: Vec<Item<RedrivenOne>> = named
-        .into_iter()
-        .map(|id| {
-            let one = id
-                .and_then(|id| redriven(id, answers.next().expect("one answer for each command")));
-            match one {
-                Ok(one) => Item::Done(one),
-                Err(Failure(error)) => Item::Error(error),
-            }
-        })
-        .collect();
-    let is_new = |item: &&Item<RedrivenOne>| {
-        matches!(item, Item::Done(RedrivenOne { status: "redriven", .. }))
+    let command = |id: MessageId| {
+        let (topic, by, reason) = (topic.clone(), by.clone(), reason.clone());
+        (Command::Redrive(Redrive { topic, id, by, reason }), id)
     };
-    let redriven = results.iter().filter(is_new).count();
+    let items = named.into_iter().map(|id| id.map(command)).collect();
+    let results = bulk::ask_each(&app, items, redriven).await;
+    let redriven = bulk::count(&results, |one| one.status == "redriven");
     tracing::info!(%by, %reason, matched, redriven, "dead letters redriven");
     Ok(Json(Redriven { dry_run, matched, redriven, results }))
 }
@@ -317,14 +291,7 @@ pub(crate) async fn purge(
                 return Err(Failure::invalid("until", says));
             }
             let filter = filter(by_filter, DeadState::All)?;
-            let mut walk = Walk {
-                app: &app,
-                topic: topic.clone(),
-                filter,
-                with_messages: false,
-                below: Some(None),
-                scanned: 0,
-            };
+            let mut walk = Walk::new(&app, &topic, filter);
             let letters = walk.take(COUNT_MAX as usize, COUNT_MAX).await?;
             letters.into_iter().map(|letter| letter.id).collect()
         }

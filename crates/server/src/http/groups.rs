@@ -12,7 +12,7 @@ use driftq_core::{Command, Reply, Timestamp};
 use serde::Deserialize;
 
 use super::failure::Failure;
-use super::input::{Ask, Input, Nothing, Param, flag, number, text};
+use super::input::{Ask, Confirm, Input, Nothing, Param, flag, number, text};
 use super::pages::Pages;
 use super::{App, convert, group_name, topic_name, unexpected};
 
@@ -72,20 +72,10 @@ pub(crate) async fn create(
     Ok((status, view(&app, name).await?))
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Delete {
-    confirm: Option<String>,
-}
-
-impl Ask for Delete {
-    const QUERY: &'static [Param] = &[text("confirm", &["confirm"])];
-}
-
 pub(crate) async fn delete(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
-    input: Input<Delete>,
+    input: Input<Confirm>,
 ) -> Result<Json<DeletedGroup>, Failure> {
     let name = group_name(&topic, &group);
     if input.asked.confirm.as_deref() != Some(&group) {

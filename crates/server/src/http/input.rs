@@ -68,6 +68,17 @@ impl Ask for Nothing {
     const QUERY: &'static [Param] = &[];
 }
 
+/// A delete: it says again what is to go.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Confirm {
+    pub(crate) confirm: Option<String>,
+}
+
+impl Ask for Confirm {
+    const QUERY: &'static [Param] = &[text("confirm", &["confirm"])];
+}
+
 /// The request, read.
 pub(crate) struct Input<T> {
     pub(crate) asked: T,

@@ -1,6 +1,7 @@
 //! HTTP around the node: one file per resource.
 
 mod accept;
+mod bulk;
 mod consume;
 mod convert;
 mod dlq;

@@ -5,17 +5,14 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use data_encoding::BASE64;
-use driftq_api::message::{Item, Produce as Request, ProduceBatch, ProducedBatch, Receipt};
+use driftq_api::message::{Produce as Request, ProduceBatch, ProducedBatch, Receipt};
 use driftq_core::command::Produce;
 use driftq_core::{Answered, Command, Reply, Trace};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text, unix_ms};
-use super::{App, convert, topic_name, unexpected};
+use super::{App, bulk, convert, topic_name, unexpected};
 use crate::node::Lost;
-
-/// Items of one batch.
-pub(crate) const ITEMS_MAX: usize = 1_000;
 
 impl Ask for Request {
     const QUERY: &'static [Param] = &[
@@ -139,37 +136,15 @@ pub(crate) async fn batch(
         return Err(Failure::invalid("Idempotency-Key", says));
     }
     let messages = input.asked.messages;
-    if messages.is_empty() || messages.len() > ITEMS_MAX {
-        return Err(Failure::invalid("messages", "1 to 1000 are possible"));
-    }
+    bulk::check("messages", &messages)?;
     let trace = trace(&input.headers);
-    let mut commands = Vec::with_capacity(messages.len());
-    // Where each item's answer will come from: the shard, or nowhere because it cannot be sent.
-    let mut items = Vec::with_capacity(messages.len());
-    for message in messages {
+    let read = |message: Request| {
         let topic = message.topic.clone();
-        match command(message, trace.clone()) {
-            Ok(command) => {
-                commands.push(command);
-                items.push(Ok(topic));
-            }
-            Err(failure) => items.push(Err(failure)),
-        }
-    }
-    let mut answers = app.node.call_all(commands).await.into_iter();
-    let results: Vec<Item<Receipt>> = items
-        .into_iter()
-        .map(|item| {
-            let answer = item.and_then(|topic| {
-                receipt(topic, answers.next().expect("one answer for each command"))
-            });
-            match answer {
-                Ok(receipt) => Item::Done(receipt),
-                Err(Failure(error)) => Item::Error(error),
-            }
-        })
-        .collect();
-    let accepted = results.iter().filter(|item| matches!(item, Item::Done(_))).count();
+        command(message, trace.clone()).map(|command| (command, topic))
+    };
+    let items = messages.into_iter().map(read).collect();
+    let results = bulk::ask_each(&app, items, receipt).await;
+    let accepted = bulk::count(&results, |_| true);
     let refused = results.len() - accepted;
     Ok(Json(ProducedBatch { results, accepted, refused }))
 }

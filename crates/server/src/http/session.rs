@@ -19,13 +19,6 @@ pub(crate) struct Connection {
     began: Instant,
 }
 
-/// What the shard did while the client waited.
-enum Event {
-    Delivered,
-    Over,
-    Time,
-}
-
 impl Connection {
     /// Joins, and begins with `session` of the new consumer.
     pub(crate) async fn open(
@@ -54,7 +47,7 @@ impl Connection {
             if let Some(line) = self.session.pull(self.now()) {
                 return Some(line);
             }
-            if let Event::Over = self.wait().await {
+            if !self.wait().await {
                 return None;
             }
         }
@@ -89,24 +82,23 @@ impl Connection {
             if self.session.is_due(self.now()) {
                 return;
             }
-            if let Event::Over = self.wait().await {
+            if !self.wait().await {
                 return;
             }
         }
     }
 
-    async fn wait(&mut self) -> Event {
+    /// Until something came or it is time to look. False: nothing will come any more.
+    async fn wait(&mut self) -> bool {
         let until = self.session.next_deadline().since(self.now());
         tokio::select! {
             deliveries = self.deliveries.recv() => match deliveries {
-                Some(deliveries) => {
-                    self.deliver(deliveries);
-                    Event::Delivered
-                }
-                None => Event::Over,
+                Some(deliveries) => self.deliver(deliveries),
+                None => return false,
             },
-            () = tokio::time::sleep(Duration::from_millis(until)) => Event::Time,
+            () = tokio::time::sleep(Duration::from_millis(until)) => {}
         }
+        true
     }
 
     fn take_what_came(&mut self) {

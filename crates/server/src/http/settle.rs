@@ -3,15 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use driftq_api::message::Item;
 use driftq_api::settle::{Op, Settle, SettleMany, Settled, SettledMany};
 use driftq_core::command::{Claim, Extend, Nack, NackKind};
 use driftq_core::{Answered, Command, LeaseToken, Reply};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
-use super::produce::ITEMS_MAX;
-use super::{App, NAMESPACE, convert, group_name, topic_name, unexpected};
+use super::{App, NAMESPACE, bulk, convert, group_name, topic_name, unexpected};
 use crate::node::Lost;
 
 impl Ask for Settle {
@@ -69,34 +67,16 @@ pub(crate) async fn many(
     input: Input<SettleMany>,
 ) -> Result<Json<SettledMany>, Failure> {
     let asked = input.asked.items;
-    if asked.is_empty() || asked.len() > ITEMS_MAX {
-        return Err(Failure::invalid("items", "1 to 1000 are possible"));
-    }
-    let mut commands = Vec::with_capacity(asked.len());
+    bulk::check("items", &asked)?;
     let mut items = Vec::with_capacity(asked.len());
     for one in asked {
-        let read = match one.op {
-            Some(op) => command(&app, op, one).await.map(|command| (op, command)),
+        items.push(match one.op {
+            Some(op) => command(&app, op, one).await.map(|command| (command, op)),
             None => Err(Failure::invalid("op", "ack, nack or extend")),
-        };
-        items.push(read.map(|(op, command)| {
-            commands.push(command);
-            op
-        }));
+        });
     }
-    let mut answers = app.node.call_all(commands).await.into_iter();
-    let results: Vec<Item<Settled>> = items
-        .into_iter()
-        .map(|item| {
-            let answer = item
-                .and_then(|op| settled(op, answers.next().expect("one answer for each command")));
-            match answer {
-                Ok(settled) => Item::Done(settled),
-                Err(Failure(error)) => Item::Error(error),
-            }
-        })
-        .collect();
-    let done = results.iter().filter(|item| matches!(item, Item::Done(_))).count();
+    let results = bulk::ask_each(&app, items, settled).await;
+    let done = bulk::count(&results, |_| true);
     let refused = results.len() - done;
     Ok(Json(SettledMany { results, done, refused }))
 }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::failure::Failure;
-use super::input::{Ask, Input, Nothing, Param, flag, from_json, number, text};
+use super::input::{Ask, Confirm, Input, Nothing, Param, flag, from_json, number, text};
 use super::pages::Pages;
 use super::{App, NAMESPACE, convert, topic_name, unexpected};
 
@@ -176,20 +176,10 @@ impl<'de> Deserialize<'de> for Given {
     }
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Delete {
-    confirm: Option<String>,
-}
-
-impl Ask for Delete {
-    const QUERY: &'static [Param] = &[text("confirm", &["confirm"])];
-}
-
 pub(crate) async fn delete(
     State(app): State<App>,
     Path(topic): Path<String>,
-    input: Input<Delete>,
+    input: Input<Confirm>,
 ) -> Result<Json<DeletedTopic>, Failure> {
     let name = topic_name(&topic);
     if input.asked.confirm.as_deref() != Some(&topic) {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::{OpenError, directory, read_identity, schema, wall_clock};
+use super::{OpenError, directory, read_identity, schema};
+use crate::wall_clock;
 
 /// A backup was not made.
 #[derive(Debug, thiserror::Error)]

@@ -20,14 +20,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use driftq_core::row::{Read, Row, Write};
 use driftq_core::{BatchNo, ShardId, Timestamp};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use crate::{Answer, Engine, EngineError, Identity, Ownership};
+use crate::{Answer, Engine, EngineError, Identity, Ownership, wall_clock};
 use checkpoint::Wal;
 use directory::Directory;
 use statements::All;
@@ -99,11 +98,6 @@ impl Sqlite {
     /// Who this storage is.
     pub fn identity(&self) -> &Identity {
         &self.identity
-    }
-
-    /// The error after which nothing was done any more.
-    pub fn failure(&self) -> Option<&str> {
-        self.poison.get().map(String::as_str)
     }
 
     /// Has `work` done by one of `threads`.
@@ -206,12 +200,6 @@ fn read_identity(connection: &Connection, path: &Path) -> Result<Identity, OpenE
         serde_json::from_str(&stored).map_err(|error| damaged(format!("identity: {error}")))?;
     identity.token_keys().ok_or_else(|| damaged("identity: no token keys".to_owned()))?;
     Ok(identity)
-}
-
-/// The wall clock: the authority on one node.
-fn wall_clock() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)).min(Timestamp::MAX)
 }
 
 impl Engine for Sqlite {

@@ -1,0 +1,57 @@
+//! Bulk requests: each item stands alone, results are in the order of the request.
+
+use driftq_api::message::Item;
+use driftq_core::{Answered, Command};
+
+use super::App;
+use super::failure::Failure;
+use crate::node::Lost;
+
+/// Items of one request.
+const ITEMS_MAX: usize = 1_000;
+
+/// Refuses a list that is empty or too long.
+pub(crate) fn check<T>(field: &str, items: &[T]) -> Result<(), Failure> {
+    match items.len() {
+        1..=ITEMS_MAX => Ok(()),
+        _ => Err(Failure::invalid(field, "1 to 1000 are possible")),
+    }
+}
+
+/// Has every item decided that could be read, together, and shows what became of each. An item carries
+/// what `show` needs beside the answer.
+pub(crate) async fn ask_each<C, T>(
+    app: &App,
+    items: Vec<Result<(Command, C), Failure>>,
+    show: impl Fn(C, Result<Answered, Lost>) -> Result<T, Failure>,
+) -> Vec<Item<T>> {
+    let mut commands = Vec::with_capacity(items.len());
+    let mut carried = Vec::with_capacity(items.len());
+    for item in items {
+        carried.push(item.map(|(command, carried)| {
+            commands.push(command);
+            carried
+        }));
+    }
+    let mut answers = app.node.call_all(commands).await.into_iter();
+    let shown = carried.into_iter().map(|item| {
+        item.and_then(|carried| show(carried, answers.next().expect("one answer for each command")))
+    });
+    shown.map(to_item).collect()
+}
+
+pub(crate) fn to_item<T>(shown: Result<T, Failure>) -> Item<T> {
+    match shown {
+        Ok(done) => Item::Done(done),
+        Err(Failure(error)) => Item::Error(error),
+    }
+}
+
+/// How many of the results are of that kind.
+pub(crate) fn count<T>(results: &[Item<T>], is_meant: impl Fn(&T) -> bool) -> usize {
+    let is_done = |item: &&Item<T>| match item {
+        Item::Done(done) => is_meant(done),
+        Item::Error(_) => false,
+    };
+    results.iter().filter(is_done).count()
+}
