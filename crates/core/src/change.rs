@@ -417,6 +417,8 @@ pub enum Note {
     Loading(Want),
     /// Partition of the next message without a key.
     KeylessTurn { topic: TopicId, turn: u32 },
+    /// Nothing new is stored, or is again.
+    StorageLow(bool),
     /// Look at the group again then.
     Wake { at: Timestamp, group: GroupId },
     /// The group can do nothing until something happens to it.

@@ -100,6 +100,9 @@ pub enum Command {
     Explain(Box<Explain>),
     /// Throw dead letters away.
     Purge(Box<Purge>),
+    /// The storage is nearly full, or has room again: nothing new is stored meanwhile, so that what frees
+    /// room can still be written. Comes from whoever watches it, again after every recovery.
+    StorageLow(bool),
 }
 
 impl Command {
@@ -415,6 +418,8 @@ pub enum Full {
     Messages(Option<Text>),
     /// Bytes of a partition; the group that holds the backlog, if any.
     Bytes(Option<Text>),
+    /// The storage of the node.
+    Storage,
 }
 
 /// The command is refused and has changed nothing.
@@ -445,7 +450,7 @@ pub enum Rejection {
     TooLarge { field: &'static str, limit: u64, size: u64 },
     #[error("this idempotency key belongs to another message")]
     KeyConflict,
-    #[error("the partition is full")]
+    #[error("there is no room")]
     Exhausted { full: Full, retry_after_ms: u64 },
     /// Deciding it panicked: a defect of ours. Nothing happened.
     #[error("this command cannot be decided; nothing was changed")]

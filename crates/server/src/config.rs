@@ -7,6 +7,9 @@ use driftq_core::{RetryPolicy, Settings};
 
 use crate::http::Limits;
 
+/// Bytes of the disk that are kept free unless told otherwise.
+const MIN_FREE_BYTES: u64 = 64 << 20;
+
 /// Where rows live.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineConfig {
@@ -35,6 +38,8 @@ pub struct Config {
     pub limits: Limits,
     /// Bytes of a value.
     pub value_bytes: usize,
+    /// Bytes of the disk that are kept free: below, nothing new is stored.
+    pub min_free_bytes: u64,
     /// Settings of topics that do not say otherwise.
     pub defaults: Settings,
     /// The build.
@@ -53,6 +58,7 @@ impl Config {
             allowed_hosts: Vec::new(),
             limits: Limits::default(),
             value_bytes: driftq_core::limits::VALUE_BYTES_DEFAULT,
+            min_free_bytes: MIN_FREE_BYTES,
             defaults: Settings::default(),
             commit: "unknown",
         }

@@ -9,5 +9,6 @@ pub mod offline {
     pub use driftq_storage::sqlite::{BackupError, Checked, OpenError, back_up, check};
 }
 mod server;
+mod space;
 
 pub use server::{Server, StartError};

@@ -1,5 +1,6 @@
 //! Numbers for Prometheus. Labels are bounded: words of ours, and names of topics and groups up to a number.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::Batch;
@@ -29,7 +30,11 @@ pub struct Metrics {
     /// By the class of their status.
     requests: [Counter; CLASSES.len()],
     request_seconds: Histogram,
+    room: Gauge,
 }
+
+/// How often what was measured is put into its buckets: until then every value takes room.
+const UPKEEP_EVERY: Duration = Duration::from_secs(5);
 
 /// Classes of statuses; the two that mean "later" are shown apart.
 const CLASSES: [&str; 5] = ["2xx", "4xx", "429", "503", "5xx"];
@@ -78,6 +83,8 @@ impl Default for Metrics {
                 recorder.register_counter(&key, &META)
             }),
             request_seconds: histogram("driftq_request_seconds"),
+            room: recorder
+                .register_gauge(&Key::from_static_name("driftq_storage_free_bytes"), &META),
             handle: recorder.handle(),
             recorder,
         }
@@ -126,6 +133,19 @@ impl Metrics {
     pub(crate) fn answered(&self, status: u16, took: Duration) {
         self.requests[class(status)].increment(1);
         self.request_seconds.record(took.as_secs_f64());
+    }
+
+    /// So much more can be written.
+    pub(crate) fn room(&self, bytes: u64) {
+        self.room.set(bytes as f64);
+    }
+
+    /// Keeps what was measured small, also when nobody reads the page.
+    pub(crate) async fn upkeep(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(UPKEEP_EVERY).await;
+            self.handle.run_upkeep();
+        }
     }
 
     /// A produce was refused.

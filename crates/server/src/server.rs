@@ -9,12 +9,13 @@ use driftq_core::{Command, Reply, SettingsPatch, ShardConfig, ShardId};
 use driftq_storage::sqlite::{OpenError, Sqlite};
 use driftq_storage::{Engine, Identity, Memory, wall_clock};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Config, EngineConfig};
 use crate::http::{self, About, App, Guard, Listener};
 use crate::metrics::Metrics;
 use crate::node::{Node, ShardTask, Status};
+use crate::space::Watch;
 
 /// A server that does not start.
 #[derive(Debug, thiserror::Error)]
@@ -42,6 +43,8 @@ pub struct Server {
     shard: ShardTask,
     draining: watch::Sender<bool>,
     http: JoinHandle<()>,
+    /// What goes on beside requests.
+    beside: JoinSet<()>,
 }
 
 impl Server {
@@ -60,10 +63,22 @@ impl Server {
             value_bytes_max: config.value_bytes,
         };
         let metrics = Arc::new(Metrics::default());
-        let (node, task) = Node::start(engine, shard, keys, metrics.clone());
+        let (node, task) = Node::start(engine.clone(), shard, keys, metrics.clone());
         if let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
         }
+        let mut beside = JoinSet::new();
+        beside.spawn(metrics.clone().upkeep());
+        let mut space = Watch {
+            engine,
+            node: node.clone(),
+            metrics: metrics.clone(),
+            min_free_bytes: config.min_free_bytes,
+            is_low: false,
+        };
+        // Before the first request.
+        space.look().await;
+        beside.spawn(space.run());
         let failed = |error| StartError::Listen(config.listen, error);
         let listener =
             Listener::bind(config.listen, config.limits.connections).await.map_err(failed)?;
@@ -84,7 +99,7 @@ impl Server {
             metrics,
         };
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
-        Ok(Server { address, node, shard: task, draining, http })
+        Ok(Server { address, node, shard: task, draining, http, beside })
     }
 
     /// Where it listens.
@@ -112,10 +127,11 @@ impl Server {
     }
 
     /// Takes nothing new, lets what is under way end, commits what was decided.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         self.draining.send_replace(true);
         // It does not panic; if it did, there is nothing left to wait for.
         let _ended = self.http.await;
+        self.beside.shutdown().await;
         self.shard.stop().await;
     }
 }

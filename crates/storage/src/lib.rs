@@ -74,6 +74,11 @@ pub trait Engine: Send + Sync {
         batch: BatchNo,
         writes: Vec<Write>,
     ) -> Answer<'_, Timestamp>;
+
+    /// Bytes that can still be written, where that is known to have an end.
+    fn room(&self) -> Answer<'_, Option<u64>> {
+        Box::pin(async { Ok(None) })
+    }
 }
 
 /// The wall clock: the authority on time where there is one node.

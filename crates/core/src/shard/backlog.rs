@@ -3,9 +3,10 @@
 //! The backlog of a group is what it was not given yet and what it has open; a lane's is that of its
 //! slowest group; without a group, what lies above the last trim.
 
+use crate::change::{Decision, Note};
 use crate::command::{Full, Rejection};
 use crate::id::{Lane, Text};
-use crate::shard::{Cursor, Shard, Topic};
+use crate::shard::{Cursor, Shard, Topic, done};
 
 /// How long a producer is asked to wait for room.
 const RETRY_AFTER_MS: u64 = 1_000;
@@ -21,7 +22,24 @@ impl Cursor {
     }
 }
 
+/// What frees room is decided as ever; what needs it is refused from now on.
+pub(super) fn storage_low(is_low: bool) -> Decision {
+    let mut decision = done();
+    decision.notes.push(Note::StorageLow(is_low));
+    decision
+}
+
 impl Shard {
+    /// Refuses what would be stored anew while the storage is nearly full.
+    pub(super) fn check_storage(&self) -> Result<(), Rejection> {
+        match self.live.storage_low {
+            true => {
+                Err(Rejection::Exhausted { full: Full::Storage, retry_after_ms: RETRY_AFTER_MS })
+            }
+            false => Ok(()),
+        }
+    }
+
     /// Refuses a message of `size` bytes that the lane has no room for.
     pub(super) fn check_room(&self, topic: &Topic, lane: Lane, size: u64) -> Result<(), Rejection> {
         let settings = &topic.settings;
@@ -33,6 +51,7 @@ impl Shard {
                 size,
             });
         }
+        self.check_storage()?;
         let state = topic.lane(lane);
         // Nothing unsettled lies below `first` but open entries: usually this is all there is to see.
         let mut worst: (u64, Option<&Text>) = (0, None);

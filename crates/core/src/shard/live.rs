@@ -61,6 +61,7 @@ impl Shard {
                     topic.keyless_turn = *turn;
                 }
             }
+            Note::StorageLow(is_low) => self.live.storage_low = *is_low,
             Note::Wake { at, group } => {
                 self.live.wakeups.insert((*at, Wakeup::Pause(*group)));
             }

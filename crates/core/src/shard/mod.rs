@@ -199,7 +199,8 @@ impl Shard {
             | Command::ViewTopic(_)
             | Command::ViewGroup(_)
             | Command::ListTopics { .. }
-            | Command::ListGroups(_) => Vec::new(),
+            | Command::ListGroups(_)
+            | Command::StorageLow(_) => Vec::new(),
         }
     }
 
@@ -246,6 +247,7 @@ impl Shard {
             Command::ListDead(list) => self.list_dead(list, found),
             Command::Explain(explain) => self.explain(now, explain, found),
             Command::Purge(purge) => self.purge(purge, found),
+            Command::StorageLow(is_low) => Ok(backlog::storage_low(*is_low)),
         }
     }
 

@@ -50,6 +50,7 @@ impl Shard {
         if !source.groups.contains_key(&death.group) {
             return Err(Refusal::Rejected(Rejection::NotFound(Missing::Group)));
         }
+        self.check_storage()?;
         let offset = source.lane(lane).high;
         let new = self.message_id(source.row.id, lane, offset);
         let mut message = Message {

@@ -247,4 +247,6 @@ pub(crate) struct Live {
     pub(crate) chores_due: BTreeSet<(Timestamp, Chore)>,
     /// No lease runs out before its grace after this.
     pub(crate) recovered_at: Timestamp,
+    /// The storage is nearly full.
+    pub(crate) storage_low: bool,
 }

@@ -267,3 +267,46 @@ fn a_group_that_was_moved_has_the_backlog_of_its_new_place() {
             stored 0:4
     "#]]);
 }
+
+#[test]
+fn while_the_storage_is_nearly_full_nothing_new_is_stored_and_everything_is_settled() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s join a orders/biller credit=9
+            joined
+        1s produce orders m0 idem=k0 + produce orders m1 + produce orders m2
+            stored 0:0
+            stored 0:1
+            stored 0:2
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 31s
+            a gets orders/biller 0:2.1 "m2" spent 1 until 31s
+        2s bury orders/biller 0:2.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:2 dead
+        2s storage low
+            ok
+        2s produce orders m3
+            full: storage
+        2s produce orders m0 idem=k0
+            stored 0:0 before
+        2s redrive orders 0:0
+            full: storage
+        3s ack orders/biller 0:0.1 + nack orders/biller 0:1.1
+            ok
+            ok
+            orders/biller 0:0 acked
+            orders/biller 0:1 nacked, due 3.999s
+        9s storage fine
+            a gets orders/biller 0:1.2 "m1" spent 2 until 33.999s after "nack"
+            ok
+        9s produce orders m3
+            stored 0:3
+            a gets orders/biller 0:3.1 "m3" spent 1 until 39s
+        9s redrive orders 0:0
+            redriven as 0:4
+            a gets orders/biller 0:4.1 "m2" spent 1 until 39s redriven 1 times from 0:2
+    "#]]);
+}

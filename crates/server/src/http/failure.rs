@@ -133,6 +133,7 @@ impl From<Rejection> for Failure {
                 let (reason, group) = match full {
                     Full::Messages(group) => ("partition_buffer_full", group),
                     Full::Bytes(group) => ("partition_buffer_bytes_full", group),
+                    Full::Storage => return storage_low(retry_after_ms),
                 };
                 let says = match &group {
                     Some(group) => format!("the partition is full: group {group} is behind"),
@@ -149,4 +150,11 @@ impl From<Rejection> for Failure {
             Rejection::Poisonous => Failure::new(ErrorCode::Internal, says).with("outcome", "none"),
         }
     }
+}
+
+fn storage_low(retry_after_ms: u64) -> Failure {
+    let says = "the disk of the server is nearly full: nothing new is stored until there is room";
+    Failure::new(ErrorCode::ResourceExhausted, says)
+        .with("reason", "storage_low")
+        .retry_after_ms(retry_after_ms)
 }

@@ -65,3 +65,20 @@ async fn the_wait_is_told_in_whole_seconds_too() {
     assert_eq!(seconds, ms.div_ceil(1_000));
     assert!(seconds >= 1);
 }
+
+#[tokio::test]
+async fn on_a_disk_that_is_nearly_full_nothing_is_stored_and_everything_is_settled() {
+    let broker = Broker::durable().await;
+    broker.topic("t").await;
+    broker.produce("t", "a").await;
+    let broker = broker.restart_with(|config| config.min_free_bytes = u64::MAX).await;
+    let one_more = json!({ "topic": "t", "value": "b" });
+    let full =
+        broker.post("/v1/produce", one_more.clone()).await.refused(429, "RESOURCE_EXHAUSTED");
+    assert_eq!(full["reason"], "storage_low");
+    assert_eq!(full.get("group"), None);
+    let first = broker.receive("t", "g", "o").await;
+    broker.ack(token(&first)).await.is(204);
+    let broker = broker.restart().await;
+    broker.post("/v1/produce", one_more).await.is(200);
+}

@@ -5,11 +5,9 @@
 
 use std::net::SocketAddr;
 use std::ops::Deref;
-use std::time::Duration;
 
+use driftq_server::Server;
 use driftq_server::config::{Config, EngineConfig};
-use driftq_server::{Server, StartError};
-use driftq_storage::sqlite::OpenError;
 use tempfile::TempDir;
 
 use crate::client::Client;
@@ -73,33 +71,25 @@ impl Broker {
         let mut config = Config::local(engine);
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         change(&mut config);
-        let server = start(config).await;
+        let server = Server::start(config).await.expect("it starts");
         let client = Client::new(server.address());
         Broker { server, client, data }
     }
 
     /// Stops it and starts another on the same rows.
     pub(crate) async fn restart(self) -> Broker {
+        self.restart_with(|_| ()).await
+    }
+
+    /// Stops it and starts another on the same rows, with its configuration changed a little.
+    pub(crate) async fn restart_with(self, change: impl FnOnce(&mut Config)) -> Broker {
         let data = self.data.expect("only what is on disk survives a restart");
         self.server.stop().await;
-        Broker::begin(Some(data), |_| ()).await
+        Broker::begin(Some(data), change).await
     }
 
     /// Stops it. What is under way ends first.
     pub(crate) async fn stop(self) {
         self.server.stop().await;
-    }
-}
-
-/// Starts it as soon as nobody else has its directory: one that has stopped may keep it for a moment, which
-/// a test of its own looks at.
-async fn start(config: Config) -> Server {
-    let mut looks = tokio::time::interval(Duration::from_millis(5));
-    loop {
-        match Server::start(config.clone()).await {
-            Ok(server) => return server,
-            Err(StartError::Storage(OpenError::Locked { .. })) => looks.tick().await,
-            Err(error) => panic!("it does not start: {error}"),
-        };
     }
 }

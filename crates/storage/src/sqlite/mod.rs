@@ -13,6 +13,7 @@ mod directory;
 mod layout;
 mod reading;
 mod schema;
+mod space;
 mod statements;
 mod writing;
 
@@ -72,6 +73,7 @@ pub struct Sqlite {
     /// The first error of the database.
     poison: Arc<OnceLock<String>>,
     wal: Wal,
+    database: PathBuf,
 }
 
 impl Sqlite {
@@ -92,6 +94,7 @@ impl Sqlite {
             identity,
             poison,
             wal,
+            database,
         })
     }
 
@@ -241,5 +244,12 @@ impl Engine for Sqlite {
             wal.grew(connection, bytes)?;
             Ok(wall_clock())
         })
+    }
+
+    fn room(&self) -> Answer<'_, Option<u64>> {
+        let database = self.database.clone();
+        let room = self
+            .ask(&self.reader, move |connection, _| Ok(space::room(connection, &database).ok()));
+        Box::pin(room)
     }
 }

@@ -84,6 +84,7 @@ pub(crate) fn reply(answered: &Answered) -> String {
         Err(Rejection::Exhausted { full: Full::Bytes(group), .. }) => {
             format!("full: bytes{}", held_by(group))
         }
+        Err(Rejection::Exhausted { full: Full::Storage, .. }) => "full: storage".into(),
         Err(rejection) => format!("refused: {rejection}"),
         Ok(reply) => match reply {
             Reply::Done => "ok".into(),

@@ -115,6 +115,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             reason: "test".into(),
             until: option(&words, "until").map(time),
         }),
+        "storage" => Command::StorageLow(word(1) == "low"),
         "resume" => Command::Resume(group(word(1))),
         "seek" => Command::Seek(Seek {
             name: group(word(1)),
