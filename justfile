@@ -63,10 +63,10 @@ sim-one SEED:
 bugs *NAMES:
     cargo run --quiet -p xtask -- bugs {{ NAMES }}
 
-# The real server on SQLite, killed KILLS times under load; the checker judges what its clients saw
-crash KILLS='20':
+# The real server on SQLite: killed KILLS times under load, system calls that fail, a full disk; PART: one of these
+crash KILLS='20' PART='':
     cargo build --quiet --profile sim -p driftq-cli -p driftq-e2e
-    target/sim/crash target/sim/driftq {{ KILLS }}
+    target/sim/crash target/sim/driftq {{ KILLS }} {{ PART }}
 
 # Deliveries settled a second: core, packing and pipeline, one thread, memory engine
 bench-core:

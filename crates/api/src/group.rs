@@ -167,15 +167,14 @@ pub struct Cursor {
 pub struct Consumer {
     pub consumer: String,
     pub owner: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kind: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remote: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Time>,
+    pub kind: &'static str,
+    pub remote: String,
+    pub since: Time,
     pub credit: u32,
     pub held: u32,
     pub lease_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_settle_at: Option<Time>,
 }
 
 /// `GET /v1/topics/{topic}/groups`.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Hold, Reply};
+use crate::command::{Hold, Peer, Reply};
 use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, Text, TopicId};
 use crate::message::{DeathReason, Message};
 use crate::row::{Hash16, MarkKind, RecordKind};
@@ -403,6 +403,7 @@ pub enum Note {
         lease_ms: Option<u32>,
         credit: u32,
         credit_bytes: u64,
+        peer: Peer,
     },
     /// A consumer is gone.
     Left(ConsumerId),
@@ -415,6 +416,8 @@ pub enum Note {
     Rotor(GroupId),
     /// A read was asked for.
     Loading(Want),
+    /// A lane has retries to read and must wait until others have read theirs.
+    Starved { group: GroupId, lane: Lane },
     /// Partition of the next message without a key.
     KeylessTurn { topic: TopicId, turn: u32 },
     /// Nothing new is stored, or is again.

@@ -222,6 +222,36 @@ pub struct Join {
     pub credit_bytes: u64,
     /// Where the group starts, should this make it.
     pub start: Start,
+    /// How it takes part.
+    pub peer: Peer,
+}
+
+/// How a consumer takes part, for people who look at its group.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// For as long as it likes, or for one answer.
+    pub kind: PeerKind,
+    /// Where it comes from.
+    pub remote: Text,
+}
+
+/// For as long as it likes, or for one answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the variants are what their names say")]
+pub enum PeerKind {
+    #[default]
+    Stream,
+    Poll,
+}
+
+impl PeerKind {
+    /// Its name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PeerKind::Stream => "stream",
+            PeerKind::Poll => "poll",
+        }
+    }
 }
 
 /// How a caller names the delivery it means.

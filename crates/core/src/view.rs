@@ -1,6 +1,7 @@
 //! What a shard shows of itself.
 
 use crate::change::Paused;
+use crate::command::Peer;
 use crate::id::{ConsumerId, Generation, GroupId, Offset, Text, TopicId};
 use crate::settings::{Settings, SettingsPatch};
 use crate::time::Timestamp;
@@ -73,6 +74,12 @@ pub struct ConsumerView {
     pub credit: u32,
     /// Unsettled deliveries it holds.
     pub held: u32,
+    /// How it takes part.
+    pub peer: Peer,
+    /// When it came.
+    pub since: Timestamp,
+    /// When one of its deliveries was last settled.
+    pub last_settle_at: Option<Timestamp>,
 }
 
 /// A group's place in one partition.

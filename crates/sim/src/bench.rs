@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::change::Effect;
 use driftq_core::command::{
-    Claim, CreateTopic, GroupName, Join, Nack, NackKind, Produce, Start, TopicName,
+    Claim, CreateTopic, GroupName, Join, Nack, NackKind, Peer, Produce, Start, TopicName,
 };
 use driftq_core::{
     Command, ConsumerId, Envelope, Input, LeaseToken, Output, Pipeline, PipelineConfig,
@@ -117,6 +117,7 @@ impl Bench {
                     credit: (self.open / (GROUPS * CONSUMERS as usize)) as u32,
                     credit_bytes: u64::MAX / 2,
                     start: Start::Earliest,
+                    peer: Peer::default(),
                 };
                 self.send(Command::Join(join));
             }

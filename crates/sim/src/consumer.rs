@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use driftq_checker::history::{Delivery as Seen, Lease, Name, Op, Verb, What};
 use driftq_core::change::Delivery;
-use driftq_core::command::{Claim, Extend, GroupName, Join, Nack, NackKind, Start, TopicName};
+use driftq_core::command::{
+    Claim, Extend, GroupName, Join, Nack, NackKind, Peer, Start, TopicName,
+};
 use driftq_core::{Command, ConsumerId, LeaseToken, Reply, Text, Ticket};
 
 use crate::clients::Client;
@@ -110,7 +112,16 @@ impl World {
         self.clients.connections.insert(consumer, client);
         self.facts.credits.insert(consumer, credit);
         let start = Start::Earliest;
-        let join = Join { consumer, name, owner, lease_ms, credit, credit_bytes: 1 << 20, start };
+        let join = Join {
+            consumer,
+            name,
+            owner,
+            lease_ms,
+            credit,
+            credit_bytes: 1 << 20,
+            start,
+            peer: Peer::default(),
+        };
         let ticket = self.call(client, Op::Look, Command::Join(join));
         let me = worker(self, client);
         me.connection = Some(consumer);

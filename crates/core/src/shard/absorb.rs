@@ -203,7 +203,7 @@ impl Shard {
             if entry.entry.is_leased() {
                 let end = self.effective_end(&entry.entry);
                 self.leases.remove(&(end, id, lane, offset));
-                self.release_holder(entry);
+                self.release_holder(entry, false);
             }
             self.owners.count(entry.entry.owner, -1, 0);
             self.live.cache.unstage(generation, lane, offset);
@@ -349,7 +349,8 @@ impl Shard {
                 if kept {
                     self.uncount_holder(before);
                 } else {
-                    self.release_holder(before);
+                    let is_settled = self.now < end;
+                    self.release_holder(before, is_settled);
                 }
             }
             EntryState::Expired | EntryState::Nacked => {
@@ -376,10 +377,12 @@ impl Shard {
     }
 
     /// Its holder has room for another.
-    fn release_holder(&mut self, open: &Open) {
-        if let Some(holder) = self.uncount_holder(open) {
-            self.enqueue(holder);
+    fn release_holder(&mut self, open: &Open, is_settled: bool) {
+        let Some(holder) = self.uncount_holder(open) else { return };
+        if is_settled && let Some(consumer) = self.live.consumers.get_mut(&holder) {
+            consumer.last_settle_at = Some(self.now);
         }
+        self.enqueue(holder);
     }
 
     /// At recovery: a lane as it was stored, its end included.

@@ -125,6 +125,8 @@ struct Run<'a> {
     /// Turns taken in the group's queue, and what each consumer there was given.
     turns: usize,
     taken: Vec<(u32, u64)>,
+    /// Some retries could not be asked for.
+    starved: bool,
     stop: Stop,
 }
 
@@ -153,6 +155,7 @@ impl<'a> Run<'a> {
             fresh_run: cursor.fresh_run,
             turns: 0,
             taken: vec![(0, 0); group.ready.len()],
+            starved: false,
             stop: Stop::Dry,
         };
         run.pass_holes();
@@ -225,6 +228,9 @@ impl<'a> Run<'a> {
             if self.shard.may_read_retries(asked) {
                 let want = self.shard.retry_to_read(group, lane, offset);
                 self.decision.notes.extend(want.map(Note::Loading));
+            } else if !self.starved {
+                self.starved = true;
+                self.decision.notes.push(Note::Starved { group, lane });
             }
             due.next();
         }

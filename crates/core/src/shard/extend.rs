@@ -25,8 +25,10 @@ impl Shard {
         };
         let lease_ms = extend.lease_ms.unwrap_or(u64::from(held.entry.lease_ms));
         let until = now.after(lease_ms);
-        let change = open(&held, Entry { at: until, ..*held.entry });
-        Ok(Decision::reply(Reply::Extended { until }).with(change))
+        let entry = Entry { at: until, ..*held.entry };
+        // As it will be: a lease may be made shorter than the grace after a recovery.
+        let until = self.effective_end(&entry);
+        Ok(Decision::reply(Reply::Extended { until }).with(open(&held, entry)))
     }
 }
 

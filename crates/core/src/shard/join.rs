@@ -65,6 +65,7 @@ impl Shard {
             lease_ms: join.lease_ms.map(|lease_ms| lease_ms as u32),
             credit: join.credit,
             credit_bytes: join.credit_bytes,
+            peer: join.peer.clone(),
         };
         let reply = Reply::Joined { group };
         Ok(Decision { reply, changes, notes: vec![joined], effects: Vec::new() })

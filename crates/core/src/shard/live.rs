@@ -12,7 +12,7 @@ impl Shard {
     /// Makes a volatile change true here.
     pub(crate) fn note(&mut self, note: &Note) {
         match note {
-            Note::Joined { consumer, group, owner, lease_ms, credit, credit_bytes } => {
+            Note::Joined { consumer, group, owner, lease_ms, credit, credit_bytes, peer } => {
                 let joined = Consumer {
                     group: *group,
                     owner: *owner,
@@ -22,6 +22,9 @@ impl Shard {
                     held: 0,
                     held_bytes: 0,
                     queued: false,
+                    peer: peer.clone(),
+                    since: self.now,
+                    last_settle_at: None,
                 };
                 self.owners.count(*owner, 0, 1);
                 self.live.consumers.insert(*consumer, joined);
@@ -55,6 +58,9 @@ impl Shard {
             Note::Used { topic, lane, offset } => self.live.cache.touch(*topic, *lane, *offset),
             Note::Loading(want) => {
                 self.live.loading.insert(*want);
+            }
+            Note::Starved { group, lane } => {
+                self.live.starved.insert((*group, *lane));
             }
             Note::KeylessTurn { topic, turn } => {
                 if let Some(topic) = self.topics.get_mut(topic) {
@@ -155,7 +161,12 @@ impl Shard {
         self.live.loading.remove(want);
         match want {
             Want::Ahead { topic, lane, .. } => self.wake_readers(*topic, *lane),
-            Want::Retry { group, lane, .. } => self.offer(*group, *lane),
+            Want::Retry { group, lane, .. } => {
+                self.offer(*group, *lane);
+                for (group, lane) in std::mem::take(&mut self.live.starved) {
+                    self.offer(group, lane);
+                }
+            }
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::change::{
     Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, TopicKind, TopicRow, Want,
 };
+use crate::command::Peer;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
 use crate::settings::{RetryPolicy, Settings};
 use crate::shard::cache::Cache;
@@ -206,6 +207,9 @@ pub(crate) struct Consumer {
     pub(crate) held_bytes: u64,
     /// Whether it stands in the group's queue.
     pub(crate) queued: bool,
+    pub(crate) peer: Peer,
+    pub(crate) since: Timestamp,
+    pub(crate) last_settle_at: Option<Timestamp>,
 }
 
 impl Consumer {
@@ -242,6 +246,8 @@ pub(crate) struct Live {
     pub(crate) wakeups: BTreeSet<(Timestamp, Wakeup)>,
     /// Reads under way.
     pub(crate) loading: BTreeSet<Want>,
+    /// Lanes whose retries wait until others have read theirs.
+    pub(crate) starved: BTreeSet<(GroupId, Lane)>,
     /// When each chore is to be done next.
     pub(crate) chores: BTreeMap<Chore, Timestamp>,
     pub(crate) chores_due: BTreeSet<(Timestamp, Chore)>,

@@ -55,6 +55,9 @@ impl Shard {
             lease_ms: consumer.lease_ms(topic),
             credit: consumer.credit,
             held: consumer.held,
+            peer: consumer.peer.clone(),
+            since: consumer.since,
+            last_settle_at: consumer.last_settle_at,
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use driftq_core::change::{Delivery, Effect};
 use driftq_core::command::{
-    Claim, CreateTopic, GroupName, Join, Nack, NackKind, Produce, Start, TopicName,
+    Claim, CreateTopic, GroupName, Join, Nack, NackKind, Peer, Produce, Start, TopicName,
 };
 use driftq_core::row::{Read, Row, Write};
 use driftq_core::{
@@ -284,6 +284,7 @@ pub(crate) fn join(consumer: u64, group: &str, credit: u32, lease_ms: u64) -> Co
         credit,
         credit_bytes: 1 << 30,
         start: Start::Earliest,
+        peer: Peer::default(),
     })
 }
 

@@ -12,6 +12,8 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
 use driftq_api::{Error, ErrorCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -21,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Sleep;
+use tower::ServiceExt as _;
 
 use super::guard::new_request_id;
 
@@ -62,7 +65,7 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|is_stopped| *is_stopped) => break,
         };
-        let Ok((stream, _)) = accepted else {
+        let Ok((stream, remote)) = accepted else {
             // Out of file handles, most likely: those that are open must end first.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -74,7 +77,11 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
         // Answers are written whole: waiting to fill a packet only delays them.
         let _slower = stream.set_nodelay(true);
         let io = TokioIo::new(Flowing { stream, stalled: None });
-        let service = TowerToHyperService::new(router.clone());
+        let service = router.clone().map_request(move |mut request: Request<_>| {
+            request.extensions_mut().insert(ConnectInfo(remote));
+            request
+        });
+        let service = TowerToHyperService::new(service);
         let connection = builder.serve_connection_with_upgrades(io, service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {

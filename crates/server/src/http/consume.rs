@@ -1,10 +1,12 @@
 //! The stream of deliveries.
 
+use std::net::SocketAddr;
+
 use axum::body::{Body, Bytes};
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, Response, header};
 use driftq_api::message::Consume;
-use driftq_core::command::Join;
+use driftq_core::command::{Join, Peer, PeerKind};
 use driftq_core::{Line, Session};
 
 use super::failure::Failure;
@@ -31,6 +33,7 @@ impl Ask for Consume {
 
 pub(crate) async fn stream(
     State(app): State<App>,
+    ConnectInfo(remote): ConnectInfo<SocketAddr>,
     input: Input<Consume>,
 ) -> Result<Response<Body>, Failure> {
     let Consume { topic, group, owner, lease_ms, credit, start } = input.asked;
@@ -44,6 +47,7 @@ pub(crate) async fn stream(
         credit: credit.unwrap_or(CREDIT),
         credit_bytes,
         start,
+        peer: Peer { kind: PeerKind::Stream, remote: remote.to_string().into() },
     };
     let connection = Connection::open(&app, join, Session::stream).await?;
     let stream = Stream { connection, node: app.node.clone(), draining: app.draining.clone() };

@@ -230,9 +230,10 @@ pub(crate) fn consumer(view: &ConsumerView) -> group::Consumer {
     group::Consumer {
         consumer: format!("c_{}", view.consumer),
         owner: view.owner.to_string(),
-        kind: None,
-        remote: None,
-        since: None,
+        kind: view.peer.kind.as_str(),
+        remote: view.peer.remote.to_string(),
+        since: time(view.since),
+        last_settle_at: view.last_settle_at.map(time),
         credit: view.credit,
         held: view.held,
         lease_ms: u64::from(view.lease_ms),

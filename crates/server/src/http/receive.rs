@@ -1,12 +1,13 @@
 //! The long poll.
 
 use axum::body::Body;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::Response;
 use driftq_api::message::{Receive, Received};
-use driftq_core::command::{GroupName, Join};
+use driftq_core::command::{GroupName, Join, Peer, PeerKind};
 use driftq_core::view::Blocked;
 use driftq_core::{Command, Reply, Session};
 
@@ -36,6 +37,7 @@ impl Ask for Receive {
 
 pub(crate) async fn receive(
     State(app): State<App>,
+    ConnectInfo(remote): ConnectInfo<SocketAddr>,
     input: Input<Receive>,
 ) -> Result<Response<Body>, Failure> {
     let Receive { topic, group, owner, lease_ms, max, wait_ms, start } = input.asked;
@@ -57,6 +59,7 @@ pub(crate) async fn receive(
         credit: max,
         credit_bytes,
         start,
+        peer: Peer { kind: PeerKind::Poll, remote: remote.to_string().into() },
     };
     let poll = |consumer, now| Session::poll(consumer, now, wait_ms);
     let mut connection = Connection::open(&app, join, poll).await?;

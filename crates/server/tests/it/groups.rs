@@ -233,7 +233,6 @@ async fn a_group_shows_who_takes_part() {
 }
 
 #[tokio::test]
-#[ignore = "server: consumers lack kind, remote, since, last_settle_at"]
 async fn a_consumer_shows_how_and_from_where_it_takes_part() {
     let broker = Broker::start().await;
     broker.topic("t").await;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use driftq_core::command::{CreateTopic, GroupName, Join, Produce, Start, TopicName};
+use driftq_core::command::{CreateTopic, GroupName, Join, Peer, Produce, Start, TopicName};
 use driftq_core::row::Table;
 use driftq_core::{
     Command, ConsumerId, Input, Output, Pipeline, PipelineConfig, Recovery, SettingsPatch,
@@ -134,6 +134,7 @@ fn fill(messages: u64) -> Memory {
         credit: OPEN,
         credit_bytes: u64::MAX / 2,
         start: Start::Earliest,
+        peer: Peer::default(),
     }));
     let mut sent = 0;
     for batch in 0..=BATCHES {

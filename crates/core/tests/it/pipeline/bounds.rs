@@ -163,6 +163,27 @@ fn retries_that_fall_due_together_are_read_within_the_bounds_of_memory() {
 }
 
 #[test]
+fn a_partition_whose_retries_must_wait_for_the_reads_of_others_has_its_turn() {
+    let mut held = Held::new();
+    held.ask(topic(4, SettingsPatch::default())).expect("a topic");
+    for at in 0..400_u32 {
+        let envelope = Envelope { partition_override: Some(at % 4), ..Envelope::default() };
+        held.arrive(produce_with("m", envelope));
+    }
+    held.ask(join(1, "biller", 1_000, 30_000)).expect("joined");
+    held.settle();
+    for (_, delivery) in std::mem::take(&mut held.deliveries) {
+        held.arrive(nack(&delivery.token, NackKind::Failed));
+    }
+    held.settle();
+    held.crash();
+    held.turn_at(60_000);
+    held.ask(join(2, "biller", 1_000, 30_000)).expect("joined");
+    held.settle();
+    assert_eq!(held.deliveries.len(), 400, "every one of them is due");
+}
+
+#[test]
 fn a_deadline_that_nothing_can_come_of_is_no_deadline() {
     let mut held = ready();
     held.ask(join(1, "biller", 9, 1_000)).expect("joined");

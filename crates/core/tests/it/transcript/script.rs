@@ -2,8 +2,8 @@
 
 use driftq_core::command::{
     Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold, Join, ListDead,
-    Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Produce, Purge, Redrive, Seek,
-    SeekTo, Start, TopicName,
+    Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, Produce, Purge, Redrive,
+    Seek, SeekTo, Start, TopicName,
 };
 use driftq_core::{
     Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
@@ -311,6 +311,7 @@ fn join(world: &mut World, words: &[String]) -> Command {
         credit: option(words, "credit").map_or(100, |n| n.parse().expect("a number")),
         credit_bytes: option(words, "bytes").map_or(1 << 20, |n| n.parse().expect("a number")),
         start: start(words),
+        peer: Peer::default(),
     })
 }
 

@@ -1,9 +1,12 @@
 //! What the clients saw, in the order they saw it.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 use std::time::Instant;
 
 use driftq_checker::history::{Event, Op, Reply, Verb, What};
+
+use crate::clients::LEASE_MS;
 
 /// The history of a run.
 pub(crate) struct History {
@@ -40,7 +43,7 @@ pub(crate) struct Tally {
 }
 
 pub(crate) fn tally(events: &[Event]) -> Tally {
-    let mut acks = std::collections::HashSet::new();
+    let mut acks = HashSet::new();
     let mut tally = Tally::default();
     for event in events {
         if let What::Invoked { call, op: Op::Settle { verb: Verb::Ack, .. } } = &event.what {
@@ -54,4 +57,33 @@ pub(crate) fn tally(events: &[Event]) -> Tally {
         }
     }
     tally
+}
+
+/// Produces and leases that were under way at each fault.
+pub(crate) fn stakes(events: &[Event]) -> Vec<(u64, u64)> {
+    let mut produces = HashSet::new();
+    let mut settles = HashMap::new();
+    let mut leased = HashMap::new();
+    let mut stakes = Vec::new();
+    for event in events {
+        if let What::Invoked { call, op: Op::Produce(_) } = &event.what {
+            produces.insert(*call);
+        } else if let What::Invoked { call, op: Op::Settle { lease, .. } } = &event.what {
+            settles.insert(*call, lease);
+        } else if let What::Delivered(delivery) = &event.what {
+            leased.insert(&delivery.lease, event.at + LEASE_MS);
+        } else if let What::Done { call, .. }
+        | What::Refused { call, .. }
+        | What::Unknown { call } = &event.what
+        {
+            produces.remove(call);
+            if let Some(lease) = settles.remove(call) {
+                leased.remove(lease);
+            }
+        } else if let What::Fault { .. } = &event.what {
+            leased.retain(|_, until| *until > event.at);
+            stakes.push((produces.len() as u64, leased.len() as u64));
+        }
+    }
+    stakes
 }

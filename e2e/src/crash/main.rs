@@ -1,0 +1,127 @@
+//! `crash BINARY KILLS [PART]`: the real server on SQLite, and what can happen to it.
+//!
+//! 1. `kills`: killed KILLS times with SIGKILL at random moments under a load that never pauses.
+//! 2. `control`: the same on a disk that lies about flushes: the checker must report losses, or it proves nothing.
+//! 3. `faults`: one system call of the storage kills, fails or waits: each kind at each of the first calls.
+//! 4. `full`: a small disk, filled to the mark and drained.
+//!
+//! Each time everything is drained at the end and the checker judges what the clients saw: nothing
+//! acknowledged is lost, nothing settled comes back, no stale attempt was let through.
+#![expect(clippy::print_stdout, reason = "this is a program for people")]
+
+mod broker;
+mod clients;
+mod faults;
+mod full;
+mod history;
+mod kills;
+mod load;
+mod wal;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context as _;
+
+use kills::{ACKED_PER_KILL, Disk, PRODUCED_PER_KILL};
+
+/// Unknown outcomes there must have been: a thousand for 300 kills.
+const UNKNOWN_PER_KILL: u64 = 4;
+/// Kills on a disk that lies.
+const CONTROL_KILLS: u64 = 3;
+/// A fault for each so many kills: 50 for 300.
+const KILLS_PER_FAULT: u64 = 6;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full]";
+    let mut arguments = std::env::args().skip(1);
+    let binary = arguments.next().context(USAGE)?;
+    let kills: u64 = arguments.next().context(USAGE)?.parse().context(USAGE)?;
+    let only = arguments.next();
+    let data = Directory::make()?;
+    let began = Instant::now();
+    let mut violations = 0;
+    for part in ["kills", "control", "faults", "full"] {
+        if only.as_ref().is_none_or(|only| only == part) {
+            violations += match part {
+                "kills" => killed(&binary, &data.0.join(part), kills).await?,
+                "control" => control(&binary, &data.0.join(part)).await?,
+                "faults" => faulted(&binary, &data.0, kills.div_ceil(KILLS_PER_FAULT)).await?,
+                _ => filled(&binary, &data.0).await?,
+            };
+        }
+    }
+    println!("kills {kills}, violations {violations}, {} s", began.elapsed().as_secs());
+    Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn killed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> {
+    let run = kills::run(binary, data, kills, Disk::Honest).await?;
+    let (tally, violations) = (&run.verdict.tally, &run.verdict.report.violations);
+    for violation in violations.iter().take(20) {
+        println!("{violation:?}");
+    }
+    println!(
+        "kills {} with enough under way ({} more repeated), acknowledged produces {}, acks {}, unknown {}, violations {}",
+        run.kills,
+        run.repeated,
+        tally.produced,
+        tally.acked,
+        tally.unknown,
+        violations.len()
+    );
+    anyhow::ensure!(
+        run.kills >= kills
+            && tally.produced >= kills * PRODUCED_PER_KILL
+            && tally.acked >= kills * ACKED_PER_KILL
+            && tally.unknown >= kills * UNKNOWN_PER_KILL,
+        "too little happened"
+    );
+    Ok(violations.len())
+}
+
+async fn control(binary: &str, data: &Path) -> anyhow::Result<usize> {
+    let run = kills::run(binary, data, CONTROL_KILLS, Disk::Lies).await?;
+    let lost = run.verdict.report.violations.len();
+    println!("control: on a disk that lies about flushes {lost} violations are reported");
+    anyhow::ensure!(lost > 0, "losses are not seen");
+    Ok(0)
+}
+
+async fn faulted(binary: &str, data: &Path, up_to: u64) -> anyhow::Result<usize> {
+    let all = faults::run(binary, data, up_to).await?;
+    println!(
+        "faults: {} runs, {} stopped the server, violations {}",
+        all.runs, all.stopped, all.violations
+    );
+    Ok(all.violations)
+}
+
+async fn filled(binary: &str, data: &Path) -> anyhow::Result<usize> {
+    let filled = full::run(binary, data).await?;
+    println!(
+        "full disk: {} stored, {} refused, all drained, violations {}",
+        filled.stored, filled.refused, filled.violations
+    );
+    Ok(filled.violations)
+}
+
+/// A directory of this run, gone when it ends.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn make() -> anyhow::Result<Directory> {
+        let path = std::env::temp_dir().join(format!("driftq-crash-{}", std::process::id()));
+        std::fs::create_dir_all(&path)?;
+        Ok(Directory(path))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What cannot be removed is in the system's own place for that.
+        let _removed = std::fs::remove_dir_all(&self.0);
+    }
+}
