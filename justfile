@@ -22,9 +22,9 @@ contract:
     cargo nextest run -p driftq-server
     DRIFTQ_TEST_ENGINE=sqlite cargo nextest run -p driftq-server
 
-# Fill in the expectations of transcripts and golden bytes; read the diff as if someone else wrote it
+# Fill in the expectations of transcripts and golden bytes, write docs/reference; read the diff as if someone else wrote it
 transcripts:
-    UPDATE_EXPECT=1 cargo test -q -p driftq-core
+    UPDATE_EXPECT=1 cargo test -q -p driftq-core -p driftq-cli
 
 # Format, and apply what clippy can fix by itself
 fix:

@@ -5,22 +5,26 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use reqwest::{Method, Response};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::Format;
 
 /// Which server, and how to show what it says.
 #[derive(Args)]
+#[command(next_help_heading = "Everywhere")]
 pub(crate) struct Remote {
-    /// The server
-    #[arg(long, global = true, default_value = "http://127.0.0.1:8080", env = "DRIFTQ_URL")]
-    url: String,
+    /// The server to ask
+    #[arg(long, default_value = "http://127.0.0.1:8080", env = "DRIFTQ_URL")]
+    #[arg(global = true, hide_env_values = true)]
+    pub(crate) url: String,
     /// A file whose first line is the server's key; with `serve`, every request must carry it
-    #[arg(long, global = true, env = "DRIFTQ_API_KEY_FILE")]
+    #[arg(long, value_name = "FILE", env = "DRIFTQ_API_KEY_FILE")]
+    #[arg(global = true, hide_env_values = true)]
     api_key_file: Option<PathBuf>,
     /// How to show answers
-    #[arg(short, long, global = true, value_enum, default_value = "table")]
+    #[arg(short, long, value_enum, default_value = "table")]
+    #[arg(global = true, hide_possible_values = true, value_name = "table|json|ndjson")]
     pub(crate) output: Format,
 }
 
@@ -32,14 +36,23 @@ pub(crate) struct Client {
 }
 
 impl Remote {
-    pub(crate) fn api_key_file(&self) -> Option<&Path> {
-        self.api_key_file.as_deref()
-    }
-
     pub(crate) fn client(&self) -> anyhow::Result<Client> {
-        let key = self.api_key_file.as_deref().map(crate::serve::first_line).transpose()?;
+        let file = self.api_key_file.as_deref().filter(|file| !file.as_os_str().is_empty());
+        let key = file.map(first_line).transpose();
+        let key = key.map_err(|why| Failure::Usage(format!("--api-key-file: {why}")))?;
         let base = self.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
         Ok(Client { http: reqwest::Client::new(), base, key })
+    }
+}
+
+/// The key that a file holds, or what is wrong with it.
+pub(crate) fn first_line(path: &Path) -> Result<String, String> {
+    let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let key = text.lines().next().unwrap_or_default().trim();
+    match key.len() {
+        16.. => Ok(key.to_owned()),
+        0..16 => Err(wrong(&"a key has at least 16 characters")),
     }
 }
 
@@ -55,6 +68,29 @@ pub(crate) fn segment(text: &str) -> String {
 impl Client {
     pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
         body(self.send(Method::GET, path, query, None).await?).await
+    }
+
+    /// All pages of a list as one.
+    pub(crate) async fn get_all(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        items: &str,
+    ) -> anyhow::Result<Value> {
+        let mut all = Vec::new();
+        let mut query = query.to_vec();
+        query.push(("limit", "1000".to_owned()));
+        loop {
+            let mut page = self.get(path, &query).await?;
+            if let Value::Array(of_page) = page[items].take() {
+                all.extend(of_page);
+            }
+            let Some(cursor) = page["next_cursor"].as_str() else {
+                return Ok(json!({ items: all }));
+            };
+            query.retain(|(name, _)| *name != "cursor");
+            query.push(("cursor", cursor.to_owned()));
+        }
     }
 
     pub(crate) async fn delete(
@@ -96,12 +132,14 @@ impl Client {
             request = request.bearer_auth(key);
         }
         let unreachable = |error: reqwest::Error| {
-            let why = if error.is_connect() {
+            if error.is_builder() {
+                return Failure::Usage(format!("--url {} is not an address", self.base));
+            }
+            Failure::Unreachable(if error.is_connect() {
                 format!("no server at {}: start one with `driftq dev`, or give --url", self.base)
             } else {
                 format!("{}: {error}", self.base)
-            };
-            Failure::Unreachable(why)
+            })
         };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();

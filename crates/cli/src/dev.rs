@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 
-use anyhow::Context as _;
 use clap::Args;
 use driftq_server::Server;
 use driftq_server::config::{Config, EngineConfig};
+
+use crate::failure::Failure;
+use crate::output;
 
 /// Run a server in memory, to try things with
 #[derive(Args)]
@@ -15,7 +17,8 @@ Examples:
   driftq dev --topic orders:3 --topic refunds")]
 pub(crate) struct Dev {
     /// Where to listen
-    #[arg(long, default_value = "127.0.0.1:8080", env = "DRIFTQ_LISTEN")]
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8080")]
+    #[arg(env = "DRIFTQ_LISTEN", hide_env_values = true)]
     listen: SocketAddr,
     /// A topic to begin with, as NAME or NAME:PARTITIONS
     #[arg(long = "topic", value_name = "NAME[:PARTITIONS]")]
@@ -24,29 +27,37 @@ pub(crate) struct Dev {
 
 impl Dev {
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let config = Config { listen: self.listen, ..Config::local(EngineConfig::Memory) };
+        let commit = crate::version::COMMIT;
+        let config = Config { listen: self.listen, commit, ..Config::local(EngineConfig::Memory) };
+        if config.is_open_to_all() {
+            let says = "dev is for this machine only; for others: driftq serve --engine memory";
+            return Err(Failure::Usage(format!("--listen {}: {says}", self.listen)).into());
+        }
         let server = Server::start(config).await?;
         for topic in &self.topics {
-            create(&server, topic).await.with_context(|| format!("--topic {topic}"))?;
+            create(&server, topic).await?;
         }
-        println!("listening on http://{}", server.address());
-        println!("{}", tour(server.address()));
+        output::line(format_args!("listening on http://{}", server.address()));
+        output::line(tour(server.address()));
         crate::serve::until_told_to_stop().await?;
         let forgotten = server.messages().await;
         server.stop().await;
-        println!(
+        output::line(format_args!(
             "\nforgotten: {forgotten} messages. To keep them next time: driftq serve --data ./data"
-        );
+        ));
         Ok(())
     }
 }
 
-async fn create(server: &Server, topic: &str) -> anyhow::Result<()> {
+async fn create(server: &Server, topic: &str) -> Result<(), Failure> {
+    let wrong = |why: String| Failure::Usage(format!("--topic {topic}: {why}"));
     let (name, partitions) = match topic.split_once(':') {
-        Some((name, count)) => (name, count.parse().context("partitions are a number")?),
+        Some((name, count)) => {
+            (name, count.parse().map_err(|_| wrong("partitions are a number".to_owned()))?)
+        }
         None => (topic, 1),
     };
-    server.create_topic(name, partitions).await.map_err(anyhow::Error::msg)
+    server.create_topic(name, partitions).await.map_err(wrong)
 }
 
 /// Lines to type into another terminal.

@@ -3,9 +3,9 @@
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
-use crate::client::{Remote, segment};
-use crate::failure::Failure;
-use crate::output;
+use crate::client::{Client, Remote, segment};
+use crate::failure::{Failure, refused};
+use crate::output::{self, Format};
 
 /// Dead letters: list, count, give back, throw away
 #[derive(Args)]
@@ -27,8 +27,8 @@ struct Filter {
     /// Of this group
     #[arg(long)]
     group: Option<String>,
-    /// exhausted, final, deadline or undeliverable
-    #[arg(long)]
+    /// That died of this
+    #[arg(long, value_parser = ["exhausted", "final", "deadline", "undeliverable"])]
     why: Option<String>,
     /// Whose last error begins so
     #[arg(long)]
@@ -39,11 +39,11 @@ struct Filter {
     /// Of this run
     #[arg(long)]
     run_id: Option<String>,
-    /// Dead since then
-    #[arg(long)]
+    /// Dead since then, as 2026-11-14T12:00:00Z
+    #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// Dead before then
-    #[arg(long)]
+    #[arg(long, value_name = "TIME")]
     until: Option<String>,
 }
 
@@ -82,14 +82,19 @@ struct Who {
 #[derive(Subcommand)]
 enum Verb {
     /// Dead letters of a topic, newest first
+    #[command(after_help = "\
+Examples:
+  driftq dlq list orders
+  driftq dlq list orders --group biller --error timeout --limit 100
+  driftq dlq list orders --state redriven -o ndjson")]
     List {
         /// The topic they died in
         topic: String,
         #[command(flatten)]
         filter: Filter,
-        /// dead, redriven or all
-        #[arg(long)]
-        state: Option<String>,
+        /// Which of them
+        #[arg(long, value_parser = ["dead", "redriven", "all"], default_value = "dead")]
+        state: String,
         /// How many
         #[arg(long, default_value_t = 20)]
         limit: u32,
@@ -98,6 +103,10 @@ enum Verb {
         cursor: Option<String>,
     },
     /// How many there are, and of what
+    #[command(after_help = "\
+Examples:
+  driftq dlq summary orders
+  driftq dlq summary orders --since 2026-11-14T00:00:00Z")]
     Summary {
         /// The topic they died in
         topic: String,
@@ -105,10 +114,16 @@ enum Verb {
         filter: Filter,
     },
     /// Give dead letters back to the group they died in
+    #[command(after_help = "\
+Examples:
+  driftq dlq redrive orders m_aaaacaaa --by ops --reason 'fixed in 41f3'
+  driftq dlq redrive orders --error timeout --dry-run
+  driftq dlq redrive orders --group biller --error timeout")]
     Redrive {
         /// The topic they died in
         topic: String,
-        /// Which; without any, all that the filter means
+        /// Which, by id; without any, all that the filter means
+        #[arg(conflicts_with_all = ["group", "why", "error", "tenant_id", "run_id", "since", "until"])]
         ids: Vec<String>,
         #[command(flatten)]
         filter: Filter,
@@ -119,6 +134,10 @@ enum Verb {
         who: Who,
     },
     /// Throw dead letters away, for good
+    #[command(after_help = "\
+Examples:
+  driftq dlq purge orders --until 2026-11-01T00:00:00Z                  say how many
+  driftq dlq purge orders --until 2026-11-01T00:00:00Z --yes --by ops --reason old")]
     Purge {
         /// The topic they died in
         topic: String,
@@ -138,7 +157,7 @@ impl Dlq {
         match self.verb {
             Verb::List { topic, filter, state, limit, cursor } => {
                 let mut query = filter.given();
-                query.extend(state.map(|state| ("state", state)));
+                query.push(("state", state));
                 query.extend(cursor.map(|cursor| ("cursor", cursor)));
                 query.push(("limit", limit.to_string()));
                 let answer = client.get(&format!("dlq/{}", segment(&topic)), &query).await?;
@@ -164,8 +183,8 @@ impl Dlq {
                     "by_error",
                     &[("count", "count"), ("error", "error")],
                 );
-                if format == output::Format::Table {
-                    println!("{} dead letters", answer["total"]);
+                if format == Format::Table {
+                    output::line(format_args!("dead letters: {}", answer["total"]));
                 }
             }
             Verb::Redrive { topic, ids, filter, dry_run, who } => {
@@ -176,21 +195,7 @@ impl Dlq {
                 } else {
                     asked["ids"] = ids.into();
                 }
-                let mut done = 0;
-                loop {
-                    let answer = client.post(&path, asked.clone()).await?;
-                    let redriven = answer["redriven"].as_u64().unwrap_or(0);
-                    done += redriven;
-                    // By filter a call takes 1 000 at most: again, while it gets on.
-                    if asked["filter"].is_null() || dry_run || redriven == 0 {
-                        let verb = if dry_run { "would redrive" } else { "redriven:" };
-                        let count =
-                            if dry_run { answer["matched"].as_u64().unwrap_or(0) } else { done };
-                        output::said(format, &answer, &format!("{verb} {count}"));
-                        return Ok(());
-                    }
-                    eprintln!("redriven so far: {done}");
-                }
+                redrive(&client, format, &path, &asked).await?;
             }
             Verb::Purge { topic, filter, yes, who } => {
                 let path = format!("dlq/{}/purge", segment(&topic));
@@ -206,7 +211,8 @@ impl Dlq {
                     Some(_) | None => return Err(error),
                 };
                 if !yes {
-                    anyhow::bail!("{matched} would be gone for good; repeat with --yes");
+                    let says = format!("{matched} would be gone for good; repeat with --yes");
+                    return Err(Failure::Usage(says).into());
                 }
                 asked["confirm"] = matched;
                 let answer = client.post(&path, asked).await?;
@@ -215,4 +221,41 @@ impl Dlq {
         }
         Ok(())
     }
+}
+
+/// Dead letters that one call redrives by filter.
+const CALL_MAX: usize = 1_000;
+
+/// By filter: again and again, while it gets on. What was refused stays a dead letter.
+async fn redrive(client: &Client, format: Format, path: &str, asked: &Value) -> anyhow::Result<()> {
+    let progress = output::spinner("redriving");
+    let (mut redriven, mut results) = (0, Vec::new());
+    let mut answer = loop {
+        let mut answer = client.post(path, asked.clone()).await?;
+        let now = answer["redriven"].as_u64().unwrap_or(0);
+        redriven += now;
+        let is_last = asked["filter"].is_null() || now == 0;
+        if let Value::Array(items) = answer["results"].take() {
+            // What is refused now is refused again by the last call.
+            results.extend(items.into_iter().filter(|item| is_last || item["error"].is_null()));
+        }
+        if is_last {
+            break answer;
+        }
+        progress.set_message(format!("redriven: {redriven}"));
+    };
+    progress.finish_and_clear();
+    let matched = results.len();
+    let says = match asked["dry_run"].as_bool() {
+        Some(true) if matched == CALL_MAX => {
+            format!("would redrive {matched} or more; `driftq dlq summary` counts them")
+        }
+        Some(true) => format!("would redrive {matched}"),
+        Some(false) | None => format!("redriven: {redriven}"),
+    };
+    answer["matched"] = matched.into();
+    answer["redriven"] = redriven.into();
+    answer["results"] = results.into();
+    output::said(format, &answer, &says);
+    refused(&answer)
 }

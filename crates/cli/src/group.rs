@@ -1,10 +1,10 @@
 //! `driftq group`.
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::client::{Remote, segment};
+use crate::failure::Failure;
 use crate::output;
 use crate::topic::say_yes;
 
@@ -39,21 +39,36 @@ impl Name {
 #[derive(Subcommand)]
 enum Verb {
     /// Groups of a topic
+    #[command(after_help = "\
+Examples:
+  driftq group list orders")]
     List {
         /// The topic
         topic: String,
     },
     /// One group: where it is, and why nothing comes
+    #[command(after_help = "\
+Examples:
+  driftq group show orders biller
+  driftq explain orders biller                   in one sentence")]
     Show(Name),
     /// Make a group
+    #[command(after_help = "\
+Examples:
+  driftq group create orders biller              from the oldest message that is there
+  driftq group create orders biller --start latest")]
     Create {
         #[command(flatten)]
         name: Name,
-        /// Where it begins: earliest or latest
-        #[arg(long, default_value = "earliest")]
+        /// Where it begins
+        #[arg(long, default_value = "earliest", value_parser = ["earliest", "latest"])]
         start: String,
     },
     /// Lease nothing new to a group
+    #[command(after_help = "\
+Examples:
+  driftq group pause orders biller --reason 'bad deploy 41f2' --by ops
+  driftq group pause orders biller --until 2026-11-14T12:00:00Z")]
     Pause {
         #[command(flatten)]
         name: Name,
@@ -64,12 +79,20 @@ enum Verb {
         #[arg(long)]
         by: Option<String>,
         /// Until when, as 2026-11-14T12:00:00Z
-        #[arg(long)]
+        #[arg(long, value_name = "TIME")]
         until: Option<String>,
     },
     /// Lease again
+    #[command(after_help = "\
+Examples:
+  driftq group resume orders biller")]
     Resume(Name),
     /// Move a group that is paused or has no consumer
+    #[command(after_help = "\
+Examples:
+  driftq group seek orders biller earliest --dry-run
+  driftq group seek orders biller 2026-11-14T12:00:00Z
+  driftq group seek orders biller 0:900          partition 0 to offset 900")]
     Seek {
         #[command(flatten)]
         name: Name,
@@ -80,6 +103,10 @@ enum Verb {
         dry_run: bool,
     },
     /// Delete a group
+    #[command(after_help = "\
+Examples:
+  driftq group delete orders biller              say what would go
+  driftq group delete orders biller --yes")]
     Delete {
         #[command(flatten)]
         name: Name,
@@ -112,7 +139,7 @@ fn show(format: output::Format, answer: &Value) {
             ("waiting", "waiting"),
             ("blocked", "blocked"),
         ];
-        println!();
+        output::line("");
         output::list(format, answer, "partitions", &columns);
         if answer["consumers"].as_array().is_some_and(|consumers| !consumers.is_empty()) {
             let columns = [
@@ -121,7 +148,7 @@ fn show(format: output::Format, answer: &Value) {
                 ("credit", "credit"),
                 ("held", "held"),
             ];
-            println!();
+            output::line("");
             output::list(format, answer, "consumers", &columns);
         }
     }
@@ -133,7 +160,8 @@ impl Group {
         match self.verb {
             Verb::List { topic } => {
                 let path = format!("topics/{}/groups", segment(&topic));
-                output::list(format, &client.get(&path, &[]).await?, "groups", FIELDS);
+                let answer = client.get_all(&path, &[], "groups").await?;
+                output::list(format, &answer, "groups", FIELDS);
             }
             Verb::Show(name) => show(format, &client.get(&name.path(), &[]).await?),
             Verb::Create { name, start } => {
@@ -166,17 +194,20 @@ impl Group {
     }
 }
 
-fn seek_to(to: &str) -> anyhow::Result<Value> {
+fn seek_to(to: &str) -> Result<Value, Failure> {
     if to == "earliest" || to == "latest" {
         return Ok(Value::from(to));
     }
     if to.contains('T') {
         return Ok(json!({ "time": to }));
     }
-    let (partition, offset) = to
-        .split_once(':')
-        .with_context(|| format!("{to}: write earliest, latest, a time, or PARTITION:OFFSET"))?;
-    let partition: u32 = partition.parse().context("PARTITION is a number")?;
-    let offset: u64 = offset.parse().context("OFFSET is a number")?;
+    let place = || {
+        let (partition, offset) = to.split_once(':')?;
+        Some((partition.parse::<u32>().ok()?, offset.parse::<u64>().ok()?))
+    };
+    let Some((partition, offset)) = place() else {
+        let says = "write earliest, latest, a time as 2026-11-14T12:00:00Z, or PARTITION:OFFSET";
+        return Err(Failure::Usage(format!("`{to}`: {says}")));
+    };
     Ok(json!({ "partition": partition, "offset": offset }))
 }

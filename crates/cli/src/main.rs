@@ -1,32 +1,36 @@
 //! `driftq`: the server and everything around it, in one binary.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for people")]
 
 mod client;
+mod config;
 mod dev;
 mod dlq;
+mod explain;
 mod failure;
 mod group;
+mod manual;
 mod message;
 mod offline;
 mod output;
 mod serve;
 mod settle;
+mod shard;
 mod topic;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A durable queue in which a side effect happens once
 #[derive(Parser)]
-#[command(name = "driftq", version, propagate_version = true, arg_required_else_help = true)]
+#[command(name = "driftq", version)]
 #[command(after_help = "\
 A first minute:
-  driftq dev --topic orders            a server in memory
-  driftq produce orders 'pay 12'       in another terminal
+  driftq dev --topic orders                      a server in memory
+  driftq produce orders 'pay 12'                 in another terminal
   driftq consume orders biller --ack")]
 struct Cli {
     #[command(flatten)]
@@ -39,6 +43,7 @@ struct Cli {
 enum Cmd {
     Serve(serve::Serve),
     Dev(dev::Dev),
+    Config(config::Show),
     Topic(topic::Topic),
     Group(group::Group),
     Produce(message::Produce),
@@ -48,12 +53,31 @@ enum Cmd {
     Nack(settle::Nack),
     Extend(settle::Extend),
     Dlq(dlq::Dlq),
+    Explain(explain::Explain),
     Check(offline::Check),
     Backup(offline::Backup),
+    Shard(shard::Shard),
+    Version(version::Version),
+    Completions(manual::Completions),
+    Man(manual::Man),
+}
+
+/// Examples come first: they are what most people look for.
+const TEMPLATE: &str = "{about}{after-help}\n\n{usage-heading} {usage}\n\n{all-args}";
+
+/// The whole command line.
+fn command() -> Command {
+    fn examples_first(command: Command) -> Command {
+        let is_noun = command.has_subcommands();
+        let command = command.help_template(TEMPLATE).max_term_width(100);
+        command.arg_required_else_help(is_noun).mut_subcommands(examples_first)
+    }
+    let root = format!("{TEMPLATE}\n\n{}", failure::EXIT_CODES);
+    examples_first(Cli::command()).help_template(root)
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(&error.into()),
@@ -67,8 +91,9 @@ fn main() -> ExitCode {
 async fn run(cli: Cli) -> anyhow::Result<()> {
     let remote = &cli.remote;
     match cli.command {
-        Cmd::Serve(serve) => serve.run(remote.api_key_file()).await,
+        Cmd::Serve(serve) => serve.run().await,
         Cmd::Dev(dev) => dev.run().await,
+        Cmd::Config(show) => show.run(remote.output),
         Cmd::Topic(topic) => topic.run(remote).await,
         Cmd::Group(group) => group.run(remote).await,
         Cmd::Produce(produce) => produce.run(remote).await,
@@ -78,12 +103,84 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Nack(nack) => nack.run(remote).await,
         Cmd::Extend(extend) => extend.run(remote).await,
         Cmd::Dlq(dlq) => dlq.run(remote).await,
-        Cmd::Check(check) => check.run().await,
-        Cmd::Backup(backup) => backup.run(),
+        Cmd::Explain(explain) => explain.run(remote).await,
+        Cmd::Check(check) => check.run(remote.output).await,
+        Cmd::Backup(backup) => backup.run(remote.output).await,
+        Cmd::Shard(shard) => shard.run(remote.output),
+        Cmd::Version(version) => version.run(remote).await,
+        Cmd::Completions(completions) => {
+            completions.run(command());
+            Ok(())
+        }
+        Cmd::Man(man) => man.run(command()),
     }
 }
 
+/// Says what went wrong and why, and nothing twice: some errors name their cause themselves.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {error:#}");
+    let mut says = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !says.contains(&cause) {
+            let colon = if says.is_empty() { "" } else { ": " };
+            says = format!("{says}{colon}{cause}");
+        }
+    }
+    for line in says.lines() {
+        output::talk(format_args!("error: {line}"));
+    }
     failure::exit_code(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every command, with its path.
+    fn walk(path: &str, command: &Command, each: &mut dyn FnMut(&str, &Command)) {
+        each(path, command);
+        for below in command.get_subcommands() {
+            walk(&format!("{path} {}", below.get_name()), below, each);
+        }
+    }
+
+    /// As a shell would split it: by spaces, except between single quotes.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut is_quoted = false;
+        for c in line.trim().chars() {
+            match c {
+                '\'' => is_quoted = !is_quoted,
+                ' ' if !is_quoted => words.push(String::new()),
+                c => words.last_mut().expect("there is one").push(c),
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    #[test]
+    fn the_command_line_makes_sense() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_shows_examples_and_every_example_can_be_typed() {
+        let mut examples = 0;
+        walk("driftq", &command(), &mut |path, command| {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("  driftq "), "{path} has no example");
+            for line in help.lines().filter(|line| line.starts_with("  ")) {
+                // What follows three spaces says what it does.
+                let typed = line.trim().split("   ").next().unwrap_or_default();
+                for typed in typed.split(" && ").filter(|typed| typed.contains("driftq ")) {
+                    let from = typed.find("driftq ").expect("it is there");
+                    let typed = typed[from..].split(" > ").next().unwrap_or_default();
+                    let parsed = super::command().try_get_matches_from(words(typed));
+                    assert!(parsed.is_ok(), "{path}: `{typed}` {}", parsed.unwrap_err());
+                    examples += 1;
+                }
+            }
+        });
+        assert!(examples > 50, "only {examples} examples were found");
+    }
 }

@@ -1,13 +1,16 @@
 //! `driftq produce`, `consume`, `peek`: messages in and out.
 
-use std::io::{BufRead as _, Read as _, Write as _};
+use std::io::{BufRead as _, Read as _};
 
 use anyhow::Context as _;
 use clap::Args;
 use reqwest::Method;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::client::{Client, Remote, segment};
+use crate::failure::Failure;
 use crate::output::{self, Format};
 
 /// Store a message
@@ -47,7 +50,7 @@ impl Produce {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let client = remote.client()?;
         if self.lines {
-            return self.lines(&client).await;
+            return self.lines(&client, remote.output).await;
         }
         let value = match self.value.as_deref().unwrap_or_default() {
             "-" => {
@@ -56,9 +59,8 @@ impl Produce {
                 text
             }
             text => match text.strip_prefix('@') {
-                Some(path) => {
-                    std::fs::read_to_string(path).with_context(|| format!("read {path}"))?
-                }
+                Some(path) => std::fs::read_to_string(path)
+                    .map_err(|error| Failure::Usage(format!("read {path}: {error}")))?,
                 None => text.to_owned(),
             },
         };
@@ -85,8 +87,8 @@ impl Produce {
         })
     }
 
-    async fn lines(&self, client: &Client) -> anyhow::Result<()> {
-        let (mut accepted, mut refused) = (0, 0);
+    async fn lines(&self, client: &Client, format: Format) -> anyhow::Result<()> {
+        let (mut accepted, mut refused, mut failed) = (0, 0, Ok(()));
         let mut lines = std::io::stdin().lock().lines();
         loop {
             let batch: Vec<String> =
@@ -105,15 +107,12 @@ impl Produce {
             let answer = client.post("produce/batch", json!({ "messages": messages })).await?;
             accepted += answer["accepted"].as_u64().unwrap_or(0);
             refused += answer["refused"].as_u64().unwrap_or(0);
-            let results = answer["results"].as_array();
-            for result in results.into_iter().flatten().filter(|result| !result["error"].is_null())
-            {
-                eprintln!("refused: {}", result["message"].as_str().unwrap_or_default());
-            }
+            // The first refusal decides how this ends; the rest is still stored.
+            failed = failed.and(crate::failure::refused(&answer));
         }
-        println!("{accepted} stored, {refused} refused");
-        anyhow::ensure!(refused == 0, "{refused} messages were refused");
-        Ok(())
+        let answer = json!({ "accepted": accepted, "refused": refused });
+        output::said(format, &answer, &format!("{accepted} stored, {refused} refused"));
+        failed
     }
 }
 
@@ -136,48 +135,87 @@ pub(crate) struct Consume {
     #[arg(long)]
     ack: bool,
     /// End after so many
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
     /// How long each is ours
     #[arg(long)]
     lease_ms: Option<u64>,
-    /// How many may be unsettled at a time
+    /// How many may be with us at a time
     #[arg(long)]
     credit: Option<u32>,
+}
+
+/// Deliveries that are with us at a time, if nothing else is said: as a stream has it.
+const CREDIT: u32 = 2;
+/// Deliveries that one receive may ask for.
+const RECEIVE_MAX: u64 = 1_000;
+
+/// What a receive is answered, each delivery as it came.
+#[derive(Deserialize)]
+struct Received {
+    messages: Vec<Box<RawValue>>,
 }
 
 impl Consume {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let client = remote.client()?;
-        let asked = json!({
+        match self.count {
+            Some(count) => self.some(&client, count).await,
+            None => self.follow(&client).await,
+        }
+    }
+
+    fn asked(&self) -> Value {
+        json!({
             "topic": self.topic, "group": self.group, "owner": self.owner,
-            "lease_ms": self.lease_ms, "credit": self.credit,
-        });
+            "lease_ms": self.lease_ms,
+        })
+    }
+
+    /// Not by a stream: it would have been sent more than it shows, and nobody else would get those until
+    /// their leases end.
+    async fn some(&self, client: &Client, count: u64) -> anyhow::Result<()> {
+        let mut left = count;
+        while left > 0 {
+            let credit = u64::from(self.credit.unwrap_or(CREDIT)).min(RECEIVE_MAX);
+            let mut asked = self.asked();
+            asked["max"] = left.min(credit).into();
+            let response = client.send(Method::POST, "receive", &[], Some(asked)).await?;
+            let received: Received = response.json().await.context("the answer broke off")?;
+            for delivery in &received.messages {
+                self.show(client, delivery.get()).await?;
+                left -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    async fn follow(&self, client: &Client) -> anyhow::Result<()> {
+        let mut asked = self.asked();
+        asked["credit"] = self.credit.into();
         let mut response = client.send(Method::POST, "consume", &[], Some(asked)).await?;
         let mut pending = Vec::new();
-        let mut shown = 0;
         while let Some(chunk) = response.chunk().await.context("the stream broke off")? {
             pending.extend_from_slice(&chunk);
             while let Some(end) = pending.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
-                if line.len() == 1 {
-                    continue;
-                }
-                let mut out = std::io::stdout().lock();
-                out.write_all(&line).and_then(|()| out.flush()).context("write")?;
-                drop(out);
-                if self.ack {
-                    let delivery: Value =
-                        serde_json::from_slice(&line).context("not a delivery")?;
-                    client.post("ack", json!({ "token": delivery["lease"]["token"] })).await?;
-                }
-                shown += 1;
-                if self.count.is_some_and(|count| shown >= count) {
-                    return Ok(());
+                let line = String::from_utf8_lossy(&line);
+                // A line without anything says that the server is there.
+                if !line.trim_end().is_empty() {
+                    self.show(client, line.trim_end()).await?;
                 }
             }
         }
-        eprintln!("the server ended the stream");
+        output::talk("the server ended the stream");
+        Ok(())
+    }
+
+    async fn show(&self, client: &Client, delivery: &str) -> anyhow::Result<()> {
+        output::line(delivery);
+        if self.ack {
+            let delivery: Value = serde_json::from_str(delivery).context("not a delivery")?;
+            client.post("ack", json!({ "token": delivery["lease"]["token"] })).await?;
+        }
         Ok(())
     }
 }
@@ -201,8 +239,8 @@ pub(crate) struct Peek {
     /// What they are to this group
     #[arg(long)]
     group: Option<String>,
-    /// Only ready, leased, waiting or settled ones
-    #[arg(long, requires = "group")]
+    /// Only those that are in this state for the group
+    #[arg(long, requires = "group", value_parser = ["ready", "leased", "waiting", "settled"])]
     state: Option<String>,
     /// Only with this key
     #[arg(long)]

@@ -1,29 +1,41 @@
 //! `driftq check` and `driftq backup`: data directories, without asking a server.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+use serde_json::json;
+
+use crate::output::{self, Format};
 
 /// Is a data directory whole? No server may run on it
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq check --data ./data
+  driftq check --data ./data -o json")]
 pub(crate) struct Check {
     /// The data directory
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     data: PathBuf,
 }
 
 impl Check {
-    pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let checked = driftq_server::offline::check(&self.data).await?;
-        for (table, rows) in &checked.rows {
-            println!("{table:<16} {rows:>10} rows");
-        }
+    pub(crate) async fn run(self, format: Format) -> anyhow::Result<()> {
+        let progress = output::spinner("checking");
+        let mut far = |table, rows| progress.set_message(format!("{table}: {rows} rows"));
+        let checked = driftq_server::offline::check(&self.data, &mut far).await;
+        progress.finish_and_clear();
+        let checked = checked?;
+        let rows = checked.rows.iter().map(|(table, rows)| json!({ "table": table, "rows": rows }));
+        let answer = json!({ "tables": rows.collect::<Vec<_>>(), "problems": checked.problems });
+        output::list(format, &answer, "tables", &[("table", "table"), ("rows", "rows")]);
         for problem in &checked.problems {
-            println!("problem: {problem}");
+            output::talk(format_args!("problem: {problem}"));
         }
         let problems = checked.problems.len();
         anyhow::ensure!(problems == 0, "{problems} problems: restore from a backup");
-        println!("whole");
+        output::talk("whole");
         Ok(())
     }
 }
@@ -31,22 +43,42 @@ impl Check {
 /// Copy a data directory's database while a server runs on it
 #[derive(Args)]
 #[command(after_help = "\
-To restore, stop the server, put the file into an empty directory as driftq.db, and start on it:
+Examples:
   driftq backup --data ./data --to backup.db
+
+To restore, stop the server, put the file into an empty directory as driftq.db, and start on it:
   mkdir restored && cp backup.db restored/driftq.db && driftq serve --data ./restored")]
 pub(crate) struct Backup {
     /// The data directory
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// The file to write; it must not be there
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     to: PathBuf,
 }
 
 impl Backup {
-    pub(crate) fn run(&self) -> anyhow::Result<()> {
-        driftq_server::offline::back_up(&self.data, &self.to)?;
-        println!("written: {}", self.to.display());
+    pub(crate) async fn run(self, format: Format) -> anyhow::Result<()> {
+        let Backup { data, to } = self;
+        let progress = output::spinner("copying");
+        let copy = to.clone();
+        let mut copying =
+            tokio::task::spawn_blocking(move || driftq_server::offline::back_up(&data, &copy));
+        let done = loop {
+            let pause = tokio::time::sleep(Duration::from_millis(100));
+            tokio::select! {
+                done = &mut copying => break done,
+                () = pause => {
+                    let bytes = std::fs::metadata(&to).map_or(0, |file| file.len());
+                    progress.set_message(format!("written: {} MiB", bytes >> 20));
+                }
+            }
+        };
+        progress.finish_and_clear();
+        done??;
+        let bytes = std::fs::metadata(&to).map_or(0, |file| file.len());
+        let answer = json!({ "file": to, "bytes": bytes });
+        output::said(format, &answer, &format!("written: {}, {bytes} bytes", to.display()));
         Ok(())
     }
 }

@@ -1,7 +1,13 @@
-//! Answers for people as tables, for programs as JSON.
+//! Answers for people as tables, for programs as JSON. Data goes to standard output, talk to standard
+//! error; nothing else in this program prints.
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
+use std::time::Duration;
 
 use clap::ValueEnum;
 use comfy_table::{ContentArrangement, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 /// How to show answers.
@@ -18,21 +24,49 @@ pub(crate) enum Format {
 /// A column: its title, and where it is in an item.
 pub(crate) type Column = (&'static str, &'static str);
 
+/// One line of data.
+pub(crate) fn line(text: impl Display) {
+    let mut out = io::stdout().lock();
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
+        // Whoever read it has what it wanted: `driftq peek orders | head -1`.
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            std::process::exit(0);
+        }
+        talk(format_args!("error: cannot write: {error}"));
+        std::process::exit(1);
+    }
+}
+
+/// One line for whoever looks on.
+pub(crate) fn talk(text: impl Display) {
+    // There is nobody left to tell that nobody listens.
+    let _unheard = writeln!(io::stderr(), "{text}");
+}
+
+/// How far it got, for people who look on: it shows itself on a terminal only, and leaves nothing behind.
+pub(crate) fn spinner(what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})");
+    let spinner = ProgressBar::new_spinner().with_style(style.expect("the template is right"));
+    spinner.enable_steady_tick(Duration::from_millis(100));
+    spinner.with_message(what)
+}
+
 /// A list that the answer has under `items`.
 pub(crate) fn list(format: Format, answer: &Value, items: &str, columns: &[Column]) {
     let rows = answer[items].as_array().map(Vec::as_slice).unwrap_or_default();
     match format {
-        Format::Json => println!("{answer:#}"),
-        Format::Ndjson => rows.iter().for_each(|row| println!("{row}")),
+        Format::Json => line(format_args!("{answer:#}")),
+        Format::Ndjson => rows.iter().for_each(line),
         Format::Table => {
             let mut table = empty();
             table.set_header(columns.iter().map(|(title, _)| *title));
             for row in rows {
                 table.add_row(columns.iter().map(|(_, path)| cell(at(row, path))));
             }
-            println!("{table}");
+            line(shown(table));
             if !answer["next_cursor"].is_null() {
-                eprintln!("there is more: repeat with --cursor {}", cell(&answer["next_cursor"]));
+                let cursor = cell(&answer["next_cursor"]);
+                talk(format_args!("there is more: repeat with --cursor {cursor}"));
             }
         }
     }
@@ -41,8 +75,8 @@ pub(crate) fn list(format: Format, answer: &Value, items: &str, columns: &[Colum
 /// One thing, a line for each of its fields.
 pub(crate) fn one(format: Format, answer: &Value, fields: &[Column]) {
     match format {
-        Format::Json => println!("{answer:#}"),
-        Format::Ndjson => println!("{answer}"),
+        Format::Json => line(format_args!("{answer:#}")),
+        Format::Ndjson => line(answer),
         Format::Table => {
             let mut table = empty();
             for (title, path) in fields {
@@ -51,7 +85,7 @@ pub(crate) fn one(format: Format, answer: &Value, fields: &[Column]) {
                     table.add_row([(*title).to_owned(), cell(value)]);
                 }
             }
-            println!("{table}");
+            line(shown(table));
         }
     }
 }
@@ -59,9 +93,9 @@ pub(crate) fn one(format: Format, answer: &Value, fields: &[Column]) {
 /// A sentence for people; the answer for programs.
 pub(crate) fn said(format: Format, answer: &Value, sentence: &str) {
     match format {
-        Format::Table => println!("{sentence}"),
-        Format::Json => println!("{answer:#}"),
-        Format::Ndjson => println!("{answer}"),
+        Format::Table => line(sentence),
+        Format::Json => line(format_args!("{answer:#}")),
+        Format::Ndjson => line(answer),
     }
 }
 
@@ -69,6 +103,12 @@ fn empty() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     table
+}
+
+/// From the first column on, without a margin: lines are for `grep` and `cut` too.
+fn shown(mut table: Table) -> String {
+    table.column_iter_mut().for_each(|column| _ = column.set_padding((0, 2)));
+    table.trim_fmt()
 }
 
 /// `a.b` is the `b` of the `a`.
@@ -82,7 +122,15 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
         Value::Object(fields) => {
-            let line = |(name, value): (&String, &Value)| format!("{name} = {}", cell(value));
+            // In the form in which `driftq topic set` takes it.
+            let line = |(name, value): (&String, &Value)| match value {
+                Value::String(text) => format!("{name}={text}"),
+                Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::Array(_)
+                | Value::Object(_) => format!("{name}={value}"),
+            };
             fields.iter().map(line).collect::<Vec<_>>().join("\n")
         }
         Value::Bool(_) | Value::Number(_) => value.to_string(),

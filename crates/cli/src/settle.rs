@@ -8,6 +8,9 @@ use crate::output;
 
 /// Done: settle a delivery
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq ack lt_aaaaaaaa")]
 pub(crate) struct Ack {
     /// lease.token of the delivery
     token: String,
@@ -23,6 +26,12 @@ impl Ack {
 
 /// Not done: deliver again later, or never
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq nack lt_aaaaaaaa --reason timeout       again after the backoff of its policy
+  driftq nack lt_aaaaaaaa --delay-ms 60000       again in a minute
+  driftq nack lt_aaaaaaaa --final                a dead letter now
+  driftq nack lt_aaaaaaaa --release              for somebody else, not counted")]
 pub(crate) struct Nack {
     /// lease.token of the delivery
     token: String,
@@ -54,6 +63,10 @@ impl Nack {
 
 /// More time for a delivery
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq extend lt_aaaaaaaa
+  driftq extend lt_aaaaaaaa --lease-ms 600000    ten minutes from now")]
 pub(crate) struct Extend {
     /// lease.token of the delivery
     token: String,

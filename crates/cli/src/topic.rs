@@ -1,10 +1,10 @@
 //! `driftq topic`.
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use crate::client::{Remote, segment};
+use crate::failure::Failure;
 use crate::output;
 
 /// Make, show, change and delete topics
@@ -24,13 +24,25 @@ pub(crate) struct Topic {
 #[derive(Subcommand)]
 enum Verb {
     /// All topics
+    #[command(after_help = "\
+Examples:
+  driftq topic list
+  driftq topic list -o ndjson")]
     List,
     /// One topic, with its settings
+    #[command(after_help = "\
+Examples:
+  driftq topic show orders
+  driftq topic show dlq.orders")]
     Show {
         /// Its name
         topic: String,
     },
     /// Make a topic
+    #[command(after_help = "\
+Examples:
+  driftq topic create orders
+  driftq topic create orders --partitions 3 --set lease_ms=60000 --set keyless=round_robin")]
     Create {
         /// Its name
         topic: String,
@@ -42,6 +54,10 @@ enum Verb {
         set: Vec<String>,
     },
     /// Change settings; null puts one back to its default
+    #[command(after_help = "\
+Examples:
+  driftq topic set orders lease_ms=60000 max_in_flight=64
+  driftq topic set orders lease_ms=null")]
     Set {
         /// Its name
         topic: String,
@@ -50,6 +66,10 @@ enum Verb {
         settings: Vec<String>,
     },
     /// Delete a topic with everything in it
+    #[command(after_help = "\
+Examples:
+  driftq topic delete orders                     say what would go
+  driftq topic delete orders --yes")]
     Delete {
         /// Its name
         topic: String,
@@ -60,11 +80,12 @@ enum Verb {
 }
 
 /// NAME=VALUE, where the value is JSON if it can be and text if not.
-fn settings(given: &[String]) -> anyhow::Result<Value> {
+fn settings(given: &[String]) -> Result<Value, Failure> {
     let mut settings = Map::new();
     for one in given {
-        let (name, value) =
-            one.split_once('=').with_context(|| format!("{one}: write it as NAME=VALUE"))?;
+        let Some((name, value)) = one.split_once('=') else {
+            return Err(Failure::Usage(format!("`{one}`: write it as NAME=VALUE")));
+        };
         let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
         settings.insert(name.to_owned(), value);
     }
@@ -88,7 +109,8 @@ impl Topic {
         let (client, format) = (remote.client()?, remote.output);
         match self.verb {
             Verb::List => {
-                let answer = client.get("topics", &[("detail", "true".to_owned())]).await?;
+                let detail = [("detail", "true".to_owned())];
+                let answer = client.get_all("topics", &detail, "topics").await?;
                 output::list(format, &answer, "topics", &FIELDS[..6]);
             }
             Verb::Show { topic } => {
@@ -105,7 +127,7 @@ impl Topic {
                 output::said(
                     format,
                     &answer,
-                    &format!("{status}: {topic}, {partitions} partitions"),
+                    &format!("{status}: {topic}, partitions: {partitions}"),
                 );
             }
             Verb::Set { topic, settings: given } => {
@@ -127,14 +149,11 @@ impl Topic {
 
 /// The server asks for its own word; here it is `--yes`.
 pub(crate) fn say_yes(error: anyhow::Error) -> anyhow::Error {
-    let refused = error.downcast::<crate::failure::Failure>();
-    match refused {
-        Ok(crate::failure::Failure::Refused { status: 400, body })
-            if body["field"] == "confirm" =>
-        {
+    match error.downcast::<Failure>() {
+        Ok(Failure::Refused { status: 400, body }) if body["field"] == "confirm" => {
             let says = body["message"].as_str().unwrap_or_default().trim_start_matches("confirm: ");
             let says = says.split("; repeat").next().unwrap_or_default();
-            anyhow::anyhow!("{says}; repeat with --yes")
+            Failure::Usage(format!("{says}; repeat with --yes")).into()
         }
         Ok(failure) => failure.into(),
         Err(error) => error,

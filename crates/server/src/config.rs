@@ -3,9 +3,16 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use driftq_core::{RetryPolicy, Settings};
+pub use driftq_core::Settings;
+use driftq_core::command::CreateTopic;
+use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
+use driftq_core::{
+    Command, Epoch, Input, Output, Pipeline, PipelineConfig, Recovery, Rejection, RetryPolicy,
+    SettingsPatch, ShardConfig, Ticket, Timestamp,
+};
+use tokio::sync::Semaphore;
 
-use crate::http::Limits;
+use crate::http::{self, Limits};
 
 /// Bytes of the disk that are kept free unless told otherwise.
 const MIN_FREE_BYTES: u64 = 64 << 20;
@@ -57,12 +64,80 @@ impl Config {
             allowed_origins: Vec::new(),
             allowed_hosts: Vec::new(),
             limits: Limits::default(),
-            value_bytes: driftq_core::limits::VALUE_BYTES_DEFAULT,
+            value_bytes: VALUE_BYTES_DEFAULT,
             min_free_bytes: MIN_FREE_BYTES,
             defaults: Settings::default(),
             commit: "unknown",
         }
     }
+
+    /// Whether everybody on the network could come in, and nobody said that this is meant.
+    pub fn is_open_to_all(&self) -> bool {
+        !self.listen.ip().is_loopback() && self.api_key.is_none() && !self.insecure
+    }
+
+    /// What no server should be started with.
+    pub fn faults(&self) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        let mut fault = |key: &str, why: String| faults.push(Fault { key: key.to_owned(), why });
+        if self.is_open_to_all() {
+            let says = "can be reached from other machines: set api_key_file, or insecure if the network keeps others out";
+            fault("listen", format!("{} {says}", self.listen));
+        }
+        for origin in &self.allowed_origins {
+            let host = origin.strip_prefix("https://").or(origin.strip_prefix("http://"));
+            if host.is_none_or(|host| host.is_empty() || host.contains('/')) {
+                let says =
+                    "is not an origin: write it as https://example.com or http://localhost:5173";
+                fault("http.allowed_origins", format!("`{origin}` {says}"));
+            }
+        }
+        for host in self.allowed_hosts.iter().filter(|host| host.contains('/')) {
+            fault("http.allowed_hosts", format!("`{host}` is not a host: leave out http:// and /"));
+        }
+        if !(1..=VALUE_BYTES_CAP).contains(&self.value_bytes) {
+            let says = format!("{} is not within 1 to {VALUE_BYTES_CAP}", self.value_bytes);
+            fault("limits.value_bytes", says);
+        } else if self.limits.body_bytes < 2 * self.value_bytes {
+            let least = 2 * self.value_bytes;
+            let says = format!("must be at least {least}, twice limits.value_bytes");
+            fault("limits.body_bytes", says);
+        }
+        if !(1..=Semaphore::MAX_PERMITS).contains(&self.limits.connections) {
+            let (given, most) = (self.limits.connections, Semaphore::MAX_PERMITS);
+            fault("limits.connections", format!("{given} is not within 1 to {most}"));
+        }
+        if let Some(Rejection::Invalid { field, why }) = refused(&self.defaults) {
+            fault(&format!("defaults.{field}"), why.to_string());
+        }
+        faults
+    }
+}
+
+/// A value that no server should be started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// Which, by its name in a configuration file.
+    pub key: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Whether topics can have these settings is for the core to say: it is asked for one, in a shard that
+/// is thrown away.
+fn refused(defaults: &Settings) -> Option<Rejection> {
+    let config = ShardConfig { defaults: defaults.clone(), ..ShardConfig::default() };
+    let (recovered, now) = (Recovery::new(config).finish(), Timestamp(0));
+    let mut pipeline = Pipeline::new(recovered, Epoch(1), now, PipelineConfig::default());
+    let (name, settings) = (http::topic_name("any"), SettingsPatch::default());
+    let create = Command::CreateTopic(Box::new(CreateTopic { name, partitions: 1, settings }));
+    let mut outputs = Vec::new();
+    pipeline.on(now, Input::Arrived(Ticket(0), create), &mut outputs);
+    pipeline.turn(now, &mut outputs);
+    outputs.into_iter().find_map(|output| {
+        let Output::StartCommit(batch, _) = output else { return None };
+        batch.replies.iter().find_map(|(_, answered)| answered.clone().err())
+    })
 }
 
 /// The defaults that the examples of the first contract were written with.
@@ -76,5 +151,68 @@ pub fn v1_defaults() -> Settings {
         effect_ttl_ms: 600_000,
         retry_policy: RetryPolicy { max_attempts: -1, backoff_ms: 250, max_backoff_ms: 250 },
         ..Settings::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys that `change` makes wrong.
+    fn wrong(change: impl FnOnce(&mut Config)) -> Vec<String> {
+        let mut config = Config::local(EngineConfig::Memory);
+        change(&mut config);
+        config.faults().into_iter().map(|fault| fault.key).collect()
+    }
+
+    #[test]
+    fn what_a_server_starts_with_by_itself_is_right() {
+        assert_eq!(wrong(|_| {}), [""; 0]);
+        assert_eq!(wrong(|config| config.defaults = v1_defaults()), [""; 0]);
+    }
+
+    #[test]
+    fn a_listener_for_all_needs_a_key_or_a_word() {
+        let listen = SocketAddr::from(([0, 0, 0, 0], 8080));
+        assert_eq!(wrong(|config| config.listen = listen), ["listen"]);
+        let key = Some("0123456789abcdef".to_owned());
+        let with_key = |config: &mut Config| (config.listen, config.api_key) = (listen, key);
+        assert_eq!(wrong(with_key), [""; 0]);
+        let insecure = |config: &mut Config| (config.listen, config.insecure) = (listen, true);
+        assert_eq!(wrong(insecure), [""; 0]);
+    }
+
+    #[test]
+    fn sizes_are_bounded_and_a_body_holds_two_values() {
+        for bytes in [0, VALUE_BYTES_CAP + 1] {
+            assert_eq!(wrong(|config| config.value_bytes = bytes), ["limits.value_bytes"]);
+        }
+        let edge = |config: &mut Config| config.limits.body_bytes = 2 * VALUE_BYTES_DEFAULT;
+        assert_eq!(wrong(edge), [""; 0]);
+        let under = |config: &mut Config| config.limits.body_bytes = 2 * VALUE_BYTES_DEFAULT - 1;
+        assert_eq!(wrong(under), ["limits.body_bytes"]);
+        for connections in [0, usize::MAX] {
+            let fault = wrong(|config| config.limits.connections = connections);
+            assert_eq!(fault, ["limits.connections"]);
+        }
+    }
+
+    #[test]
+    fn origins_and_hosts_have_their_forms() {
+        let origins = |origins: &[&str]| {
+            let origins = origins.iter().map(|origin| (*origin).to_owned()).collect();
+            wrong(|config| config.allowed_origins = origins)
+        };
+        assert_eq!(origins(&["https://example.com", "http://localhost:5173"]), [""; 0]);
+        assert_eq!(origins(&["example.com", "https://example.com/"]).len(), 2);
+        let hosts = vec!["http://localhost".to_owned()];
+        assert_eq!(wrong(|config| config.allowed_hosts = hosts), ["http.allowed_hosts"]);
+    }
+
+    #[test]
+    fn the_core_says_which_default_is_out_of_range() {
+        assert_eq!(wrong(|config| config.defaults.lease_ms = 249), ["defaults.lease_ms"]);
+        let attempts = |config: &mut Config| config.defaults.retry_policy.max_attempts = 0;
+        assert_eq!(wrong(attempts), ["defaults.retry_policy"]);
     }
 }

@@ -6,7 +6,10 @@ pub mod metrics;
 pub mod node;
 /// Data directories, without a server.
 pub mod offline {
-    pub use driftq_storage::sqlite::{BackupError, Checked, OpenError, back_up, check};
+    pub use driftq_core::ShardId;
+    pub use driftq_storage::sqlite::{
+        BackupError, Checked, OpenError, back_up, check, dump, tables,
+    };
 }
 mod server;
 mod space;

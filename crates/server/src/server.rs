@@ -24,7 +24,7 @@ pub enum StartError {
     #[error(transparent)]
     Storage(#[from] OpenError),
     /// Nothing can listen there.
-    #[error("cannot listen at {0}: {1}")]
+    #[error("cannot listen at {0}: {1}; give --listen another address")]
     Listen(SocketAddr, #[source] io::Error),
     /// Everybody could come in.
     #[error(
@@ -51,7 +51,7 @@ impl Server {
     /// Opens the storage, recovers, listens.
     pub async fn start(config: Config) -> Result<Server, StartError> {
         let is_loopback = config.listen.ip().is_loopback();
-        if !is_loopback && config.api_key.is_none() && !config.insecure {
+        if config.is_open_to_all() {
             return Err(StartError::Open(config.listen));
         }
         let (engine, identity, about) = open(&config)?;

@@ -20,8 +20,15 @@ pub struct Checked {
     pub problems: Vec<String>,
 }
 
-/// Looks at every row of a data directory and recovers every shard. No server may run on it.
-pub async fn check(data: &Path) -> Result<Checked, OpenError> {
+/// How many rows are looked at between two words about how far it got.
+const TOLD_EVERY: u64 = 10_000;
+
+/// Looks at every row of a data directory and recovers every shard. No server may run on it. Tells `far`
+/// how many rows of which table it has seen.
+pub async fn check(
+    data: &Path,
+    far: &mut dyn FnMut(&'static str, u64),
+) -> Result<Checked, OpenError> {
     if !directory::database(data).exists() {
         return Err(OpenError::Missing(data.to_owned()));
     }
@@ -30,7 +37,7 @@ pub async fn check(data: &Path) -> Result<Checked, OpenError> {
     let mut checked = Checked::default();
     integrity(&connection, &mut checked)?;
     for table in (0..).map_while(Table::of) {
-        rows(&connection, table, &mut checked)?;
+        rows(&connection, table, &mut checked, far)?;
     }
     for ownership in shards(&connection)? {
         let config = ShardConfig { shard: ownership.shard, ..ShardConfig::default() };
@@ -53,14 +60,23 @@ fn integrity(connection: &Connection, checked: &mut Checked) -> rusqlite::Result
     Ok(())
 }
 
-fn rows(connection: &Connection, table: Table, checked: &mut Checked) -> rusqlite::Result<()> {
+fn rows(
+    connection: &Connection,
+    table: Table,
+    checked: &mut Checked,
+    far: &mut dyn FnMut(&'static str, u64),
+) -> rusqlite::Result<()> {
     let layout = layout(table);
     let columns: Vec<&str> = layout.key.iter().chain(layout.columns).copied().collect();
     let select = format!("SELECT {}, body FROM {}", columns.join(", "), layout.name);
     let mut select = connection.prepare(&select)?;
     let mut lines = select.query([])?;
     while let Some(line) = lines.next()? {
-        *checked.rows.entry(layout.name).or_default() += 1;
+        let seen = checked.rows.entry(layout.name).or_default();
+        *seen += 1;
+        if seen.is_multiple_of(TOLD_EVERY) {
+            far(layout.name, *seen);
+        }
         match row_of(table, line, true) {
             Ok(row) => {
                 checked.problems.extend(verify(&row).err().map(|damaged| damaged.to_string()))

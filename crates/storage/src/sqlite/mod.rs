@@ -10,6 +10,7 @@ mod backup;
 mod check;
 mod checkpoint;
 mod directory;
+mod dump;
 mod layout;
 mod reading;
 mod schema;
@@ -35,6 +36,7 @@ use writing::Failed;
 
 pub use backup::{BackupError, back_up};
 pub use check::{Checked, check};
+pub use dump::{dump, tables};
 
 /// Reads that go on side by side.
 const READERS: usize = 4;

@@ -11,7 +11,7 @@ use driftq_core::{
     ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
-use driftq_storage::sqlite::{BackupError, Checked, Sqlite, back_up, check};
+use driftq_storage::sqlite::{BackupError, Checked, Sqlite, back_up, check, dump};
 use driftq_storage::{Answer, Engine, EngineError, Ownership, recover};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -232,7 +232,30 @@ fn a_check_finds_a_changed_byte() {
 }
 
 fn checked(directory: &Path) -> Checked {
-    wait(check(directory)).expect("it can be checked")
+    wait(check(directory, &mut |_, _| {})).expect("it can be checked")
+}
+
+#[test]
+fn a_dump_shows_rows_and_which_of_them_are_damaged() {
+    let directory = TempDir::new().unwrap();
+    // A server may run on it.
+    let engine = open(directory.path());
+    live(&engine);
+    let dumped = |table, rows_max| {
+        let mut rows = Vec::new();
+        let mut each = |row| rows.push(row);
+        dump(directory.path(), SHARD, table, rows_max, &mut each).expect("a dump");
+        rows
+    };
+    assert_eq!(dumped(None, 0).len(), 0);
+    let [topic] = &dumped(Some("topic"), 10)[..] else { panic!("one topic") };
+    assert_eq!((&topic["name"], &topic["body"]["partitions"]), (&"orders".into(), &1.into()));
+    let [page] = &dumped(Some("page"), 10)[..] else { panic!("one page") };
+    assert!(page["body"]["packed_bytes"].as_u64() > Some(10), "{page}");
+    assert_eq!(page.get("damaged"), None);
+    let file = Connection::open(directory.path().join("driftq.db")).unwrap();
+    assert_eq!(file.execute("UPDATE page SET body = x'0102'", []), Ok(1));
+    assert_eq!(dumped(Some("page"), 10)[0]["damaged"], "it is too short");
 }
 
 #[test]

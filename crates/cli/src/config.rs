@@ -1,0 +1,128 @@
+//! `driftq config`: the values a server would start with, and where each comes from.
+
+mod given;
+mod key;
+
+use clap::Args;
+use driftq_server::config::Config;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::output::{self, Format};
+use given::Given;
+use key::{KEYS, Told};
+
+pub(crate) use given::Flags;
+pub(crate) use key::{Level, LogFormat};
+
+/// Show every value of a server and where it comes from; takes what `serve` takes
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq config                                  of driftq.toml, the environment and defaults
+  driftq config --config staging.toml --listen 127.0.0.1:9000
+  driftq config -o json")]
+pub(crate) struct Show {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+impl Show {
+    pub(crate) fn run(self, format: Format) -> anyhow::Result<()> {
+        let effective = effective(self.flags)?;
+        let rows: Vec<Value> = effective.rows.iter().map(|row| row.json(format)).collect();
+        let columns = [("key", "key"), ("value", "value"), ("from", "from")];
+        output::list(format, &json!({ "values": rows }), "values", &columns);
+        Ok(())
+    }
+}
+
+/// Values that a server can start with.
+pub(crate) struct Effective {
+    pub(crate) server: Config,
+    pub(crate) log: Level,
+    pub(crate) log_format: LogFormat,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A value and where it comes from.
+pub(crate) struct Row {
+    key: &'static key::Key,
+    value: Value,
+    from: String,
+}
+
+impl Row {
+    fn json(&self, format: Format) -> Value {
+        let value = match format {
+            Format::Table => key::text(&self.value).into(),
+            Format::Json | Format::Ndjson => self.value.clone(),
+        };
+        json!({
+            "key": self.key.name, "value": value, "from": self.from, "form": self.key.form,
+            "variable": self.key.variable(), "flag": format!("--{}", self.key.flag()),
+            "says": self.key.says,
+        })
+    }
+
+    pub(crate) fn is_default(&self) -> bool {
+        self.from == DEFAULT
+    }
+}
+
+impl std::fmt::Display for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} = {} ({})", self.key.name, key::text(&self.value), self.from)
+    }
+}
+
+const DEFAULT: &str = "default";
+
+/// Reads everything that was given and looks at it once, before anything starts.
+pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
+    let (given, mut faults) = flags.all();
+    let mut told = Told::default();
+    // By key: a profile must be there before the settings that it changes.
+    for key in KEYS {
+        for Given { text, place, .. } in given.iter().filter(|given| given.key.name == key.name) {
+            if !key.put(&mut told, text) {
+                faults.push(at(place, key.name, &format!("must be {}, not `{text}`", key.form)));
+            }
+        }
+    }
+    // The last one that was given for a key, or for a part of it.
+    let place = |name: &str| {
+        let is_part = |of: &str| of.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        let mut given = given.iter().rev();
+        let found = given.find(|given| given.key.name == name || is_part(given.key.name));
+        found.map(|given| given.place.clone())
+    };
+    let mut untold = Told::default();
+    let rows = KEYS.iter().map(|key| {
+        let value = key.shown(&mut told);
+        // What nobody gave and is another all the same.
+        let by_profile = (value != key.shown(&mut untold)).then(|| "profile v1".to_owned());
+        let from = place(key.name).or(by_profile).unwrap_or_else(|| DEFAULT.to_owned());
+        Row { key, value, from }
+    });
+    let rows = rows.collect();
+    let (log, log_format) = (told.log, told.log_format);
+    let server = told.server().map_err(|wrong| {
+        faults.extend(wrong.into_iter().map(|fault| {
+            let place = place(&fault.key).unwrap_or_else(|| DEFAULT.to_owned());
+            at(&place, &fault.key, &fault.why)
+        }));
+    });
+    match server {
+        Ok(server) if faults.is_empty() => Ok(Effective { server, log, log_format, rows }),
+        Ok(_) | Err(()) => Err(Failure::Usage(faults.join("\n")).into()),
+    }
+}
+
+/// A fault and its place. Flags and variables name their key themselves.
+fn at(place: &str, key: &str, why: &str) -> String {
+    match place.starts_with("--") || place.starts_with("DRIFTQ_") {
+        true => format!("{place}: {why}"),
+        false => format!("{place}: `{key}`: {why}"),
+    }
+}

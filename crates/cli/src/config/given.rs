@@ -1,0 +1,199 @@
+//! What was given, and where: in a file, in the environment, as a flag. The later wins.
+
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command};
+use toml::de::{DeTable, DeValue};
+
+use super::key::{KEYS, Key};
+
+/// A value and where it stands.
+pub(crate) struct Given {
+    pub(crate) key: &'static Key,
+    pub(crate) text: String,
+    /// `driftq.toml:7`, `DRIFTQ_LISTEN` or `--listen`.
+    pub(crate) place: String,
+}
+
+/// What the command line and the environment say.
+pub(crate) struct Flags {
+    file: Option<PathBuf>,
+    given: Vec<Given>,
+}
+
+/// The file that is read where none is named.
+const FILE: &str = "driftq.toml";
+
+impl clap::Args for Flags {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .long("config")
+            .env("DRIFTQ_CONFIG")
+            .hide_env(true)
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("A file with values; the environment and flags win over it [default: driftq.toml, if it is there, env: DRIFTQ_CONFIG]")
+            .help_heading("Configuration");
+        // Clients have this one too: it is there for all commands.
+        let own = KEYS.iter().filter(|key| key.name != "api_key_file");
+        command.arg(file).args(own.map(Key::arg))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Flags::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for Flags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Flags, clap::Error> {
+        let given = |key: &'static Key| {
+            let source = matches.value_source(key.name)?;
+            let values = matches.get_raw(key.name)?.map(|value| value.to_string_lossy());
+            let text = values.collect::<Vec<_>>().join(",");
+            if source == ValueSource::CommandLine {
+                return Some(Given { key, text, place: format!("--{}", key.flag()) });
+            }
+            // An empty variable is what remains of one that was taken away.
+            let is_given = source == ValueSource::EnvVariable && !text.is_empty();
+            is_given.then(|| Given { key, text, place: key.variable() })
+        };
+        let file = matches.get_one::<PathBuf>("config").cloned();
+        let file = file.filter(|file| !file.as_os_str().is_empty());
+        Ok(Flags { file, given: KEYS.iter().filter_map(given).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Flags::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Flags {
+    /// Everything that was given, the weaker first, and what cannot be understood.
+    pub(crate) fn all(self) -> (Vec<Given>, Vec<String>) {
+        let (mut given, mut faults) = match &self.file {
+            Some(file) => read(file),
+            None if Path::new(FILE).exists() => read(Path::new(FILE)),
+            None => (Vec::new(), Vec::new()),
+        };
+        faults.extend(strangers(std::env::vars_os().map(|(name, _)| name)));
+        given.extend(self.given);
+        (given, faults)
+    }
+}
+
+/// Variables of ours that are none but look like one. Others are left alone: those who run us, such as
+/// Kubernetes, make some that begin like ours.
+fn strangers(names: impl Iterator<Item = std::ffi::OsString>) -> Vec<String> {
+    let known: Vec<String> = KEYS.iter().map(Key::variable).collect();
+    let others = ["DRIFTQ_CONFIG", "DRIFTQ_URL"];
+    let names = names.filter_map(|name| name.into_string().ok());
+    let strange = names.filter(|name| {
+        name.starts_with("DRIFTQ_") && !known.contains(name) && !others.contains(&name.as_str())
+    });
+    let meant = |name: &String| known.iter().find(|known| strsim::osa_distance(known, name) <= 2);
+    let said = strange.filter_map(|name| {
+        Some(format!("{name}: unknown variable; did you mean `{}`?", meant(&name)?))
+    });
+    said.collect()
+}
+
+/// The values of a file, and what is wrong with it.
+fn read(path: &Path) -> (Vec<Given>, Vec<String>) {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) => return (Vec::new(), vec![format!("{}: {error}", path.display())]),
+    };
+    let place = |at: usize| {
+        let line = 1 + text[..at.min(text.len())].matches('\n').count();
+        format!("{}:{line}", path.display())
+    };
+    let table = match DeTable::parse(&text) {
+        Ok(table) => table,
+        Err(error) => {
+            let at = error.span().map_or(0, |span| span.start);
+            return (Vec::new(), vec![format!("{}: {}", place(at), error.message())]);
+        }
+    };
+    let mut leaves = Vec::new();
+    gather("", table.get_ref(), &mut leaves);
+    // As they stand in the file.
+    leaves.sort_by_key(|leaf| leaf.at);
+    let (mut given, mut faults) = (Vec::new(), Vec::new());
+    for Leaf { name, at, text } in leaves {
+        match KEYS.iter().find(|key| key.name == name) {
+            Some(key) => given.push(Given { key, text, place: place(at) }),
+            None => faults.push(format!("{}: unknown key `{name}`{}", place(at), nearest(&name))),
+        }
+    }
+    (given, faults)
+}
+
+/// A value that is not a table.
+struct Leaf {
+    name: String,
+    at: usize,
+    text: String,
+}
+
+fn gather(above: &str, table: &DeTable<'_>, leaves: &mut Vec<Leaf>) {
+    for (key, value) in table {
+        let name = format!("{above}{}", key.get_ref());
+        if let DeValue::Table(below) = value.get_ref()
+            && !below.is_empty()
+        {
+            gather(&format!("{name}."), below, leaves);
+        } else {
+            leaves.push(Leaf { name, at: key.span().start, text: text(value.get_ref()) });
+        }
+    }
+}
+
+/// A value as it would be given in the environment.
+fn text(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Integer(number) => i128::from_str_radix(number.as_str(), number.radix())
+            .map_or_else(|_| number.to_string(), |number| number.to_string()),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(is_so) => is_so.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(items) => {
+            items.iter().map(|item| text(item.get_ref())).collect::<Vec<_>>().join(",")
+        }
+        DeValue::Table(_) => String::new(),
+    }
+}
+
+fn nearest(name: &str) -> String {
+    let likeness = |key: &&Key| strsim::jaro_winkler(key.name, name);
+    let best = KEYS.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let best = best.filter(|best| likeness(best) > 0.7);
+    best.map_or_else(String::new, |best| format!("; did you mean `{}`?", best.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_looks_like_one_of_ours_is_found_and_others_are_left_alone() {
+        let names = [
+            "DRIFTQ_LISTN",
+            "DRIFTQ_LIMITS__VALUE_BYTES",
+            "DRIFTQ_LISTEN",
+            "DRIFTQ_CONFIG",
+            "DRIFTQ_PORT",
+            "DRIFTQ_SERVICE_HOST",
+            "LISTEN",
+        ];
+        assert_eq!(
+            strangers(names.into_iter().map(Into::into)),
+            [
+                "DRIFTQ_LISTN: unknown variable; did you mean `DRIFTQ_LISTEN`?",
+                "DRIFTQ_LIMITS__VALUE_BYTES: unknown variable; did you mean `DRIFTQ_LIMITS_VALUE_BYTES`?",
+            ]
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! Values from a file, the environment and flags, and what is said of wrong ones.
+
+use expect_test::expect;
+
+use crate::stage::Stage;
+
+#[test]
+fn each_value_says_where_it_comes_from_and_the_later_wins() {
+    Stage::alone().check(&expect![[r#"
+        $ driftq config | grep -E '^(key|listen|engine|limits.body_bytes|log) '
+        key  value  from
+        listen  127.0.0.1:8080  default
+        engine  sqlite  default
+        log  info  default
+        limits.body_bytes  8388608  default
+        $ printf 'listen = "127.0.0.1:1"\nlog = "warn"\n[limits]\nbody_bytes = 4_194_304\n' > driftq.toml
+        $ DRIFTQ_LISTEN=127.0.0.1:2 DRIFTQ_ENGINE= driftq config --log debug | grep -E '^(listen|engine|limits.body_bytes|log) '
+        listen  127.0.0.1:2  DRIFTQ_LISTEN
+        engine  sqlite  default
+        log  debug  --log
+        limits.body_bytes  4194304  driftq.toml:4
+        $ DRIFTQ_LISTEN=127.0.0.1:2 driftq config --listen 127.0.0.1:3 | grep ^listen
+        listen  127.0.0.1:3  --listen
+        $ printf 'insecure = true\n' > other.toml
+        $ driftq config --config other.toml | grep -E '^(listen|insecure)'
+        listen  127.0.0.1:8080  default
+        insecure  true  other.toml:1
+        $ DRIFTQ_CONFIG=other.toml driftq config --insecure=false | grep -E '^(listen|insecure)'
+        listen  127.0.0.1:8080  default
+        insecure  false  --insecure
+        $ driftq config -o ndjson | grep body_bytes
+        {"flag":"--limits-body-bytes","form":"BYTES","from":"driftq.toml:4","key":"limits.body_bytes","says":"The largest request, at least two values","value":4194304,"variable":"DRIFTQ_LIMITS_BODY_BYTES"}
+    "#]]);
+}
+
+#[test]
+fn lists_and_values_that_may_be_none_are_read_from_everywhere() {
+    Stage::alone().check(&expect![[r#"
+        $ printf 'http.allowed_origins = ["https://example.com", "http://localhost:5173"]\ndefaults.dlq_retention_ms = 86400000\n' > driftq.toml
+        $ driftq config | grep -E 'origins|dlq_ret'
+        http.allowed_origins  https://example.com,http://localhost:5173  driftq.toml:1
+        defaults.dlq_retention_ms  86400000  driftq.toml:2
+        $ DRIFTQ_DEFAULTS_DLQ_RETENTION_MS=none driftq config --http-allowed-origins https://localhost | grep -E 'origins|dlq_ret'
+        http.allowed_origins  https://localhost  --http-allowed-origins
+        defaults.dlq_retention_ms  none  DRIFTQ_DEFAULTS_DLQ_RETENTION_MS
+        $ driftq config --defaults-retry-policy-max-attempts -1 | grep attempts
+        defaults.retry_policy.max_attempts  -1  --defaults-retry-policy-max-attempts
+    "#]]);
+}
+
+#[test]
+fn a_profile_changes_what_nobody_gave() {
+    Stage::alone().check(&expect![[r#"
+        $ printf '[defaults]\nprofile = "v1"\nmax_in_flight = 7\n' > driftq.toml
+        $ driftq config | grep -E 'profile|lease_ms|in_flight|retention_ms'
+        defaults.profile  v1  driftq.toml:2
+        defaults.lease_ms  2000  profile v1
+        defaults.max_in_flight  7  driftq.toml:3
+        defaults.retry_policy.max_attempts  -1  profile v1
+        defaults.retry_policy.backoff_ms  250  profile v1
+        defaults.retry_policy.max_backoff_ms  250  profile v1
+        defaults.max_backlog_messages  2  profile v1
+        defaults.max_backlog_bytes  20  profile v1
+        defaults.retention_ms  3600000  default
+        defaults.dlq_retention_ms  none  default
+        defaults.dedupe_ttl_ms  600000  profile v1
+        defaults.effect_ttl_ms  600000  profile v1
+        $ driftq config --profile none | grep -E 'profile|lease_ms|in_flight'
+        defaults.profile  none  --profile
+        defaults.lease_ms  30000  default
+        defaults.max_in_flight  7  driftq.toml:3
+    "#]]);
+}
+
+#[test]
+fn a_wrong_file_is_told_by_line_and_with_the_key_that_was_meant() {
+    Stage::alone().check(&expect![[r#"
+        $ printf 'listen = "127.0.0.1:1"\n\n[limits]\nvalue_byte = 5\nconnections = "many"\n[limit]\nbody_bytes = 1\n[colour]\n' > driftq.toml
+        $ driftq config
+        ! error: driftq.toml:4: unknown key `limits.value_byte`; did you mean `limits.value_bytes`?
+        ! error: driftq.toml:7: unknown key `limit.body_bytes`; did you mean `limits.body_bytes`?
+        ! error: driftq.toml:8: unknown key `colour`
+        ! error: driftq.toml:5: `limits.connections`: must be COUNT, not `many`
+        [2]
+        $ driftq serve
+        ! error: driftq.toml:4: unknown key `limits.value_byte`; did you mean `limits.value_bytes`?
+        ! error: driftq.toml:7: unknown key `limit.body_bytes`; did you mean `limits.body_bytes`?
+        ! error: driftq.toml:8: unknown key `colour`
+        ! error: driftq.toml:5: `limits.connections`: must be COUNT, not `many`
+        [2]
+        $ printf 'listen = \n' > driftq.toml
+        $ driftq config
+        ! error: driftq.toml:1: string values must be quoted, expected literal string
+        [2]
+        $ driftq config --config nowhere.toml
+        ! error: nowhere.toml: No such file or directory (os error 2)
+        [2]
+    "#]]);
+}
+
+#[test]
+fn values_that_no_server_should_start_with_are_refused_before_it_does() {
+    Stage::alone().check(&expect![[r#"
+        $ printf '[limits]\nvalue_bytes = 99999999\n[defaults]\nlease_ms = 1\n' > driftq.toml
+        $ driftq serve --listen 0.0.0.0:0
+        ! error: --listen: 0.0.0.0:0 can be reached from other machines: set api_key_file, or insecure if the network keeps others out
+        ! error: driftq.toml:2: `limits.value_bytes`: 99999999 is not within 1 to 16777216
+        ! error: driftq.toml:4: `defaults.lease_ms`: 1 is not within 250 to 43200000
+        [2]
+        $ rm driftq.toml
+        $ driftq config --limits-body-bytes 1000
+        ! error: --limits-body-bytes: must be at least 2097152, twice limits.value_bytes
+        [2]
+        $ driftq config --defaults-retry-policy-max-attempts 0
+        ! error: --defaults-retry-policy-max-attempts: max_attempts is 1 to 1000, or -1
+        [2]
+        $ driftq config --http-allowed-origins example.com/
+        ! error: --http-allowed-origins: `example.com/` is not an origin: write it as https://example.com or http://localhost:5173
+        [2]
+        $ DRIFTQ_LISTN=127.0.0.1:1 DRIFTQ_SERVICE_PORT=80 driftq config
+        ! error: DRIFTQ_LISTN: unknown variable; did you mean `DRIFTQ_LISTEN`?
+        [2]
+        $ DRIFTQ_LOG=loud driftq config
+        ! error: DRIFTQ_LOG: must be error|warn|info|debug|trace, not `loud`
+        [2]
+        $ driftq config --engine postgres
+        ! error: --engine: must be memory|sqlite, not `postgres`
+        [2]
+        $ driftq config --listen localhost
+        ! error: --listen: must be IP:PORT, not `localhost`
+        [2]
+    "#]]);
+}
+
+#[test]
+fn the_key_itself_is_never_shown() {
+    Stage::alone().check(&expect![[r#"
+        $ echo short > key.txt
+        $ driftq config --api-key-file key.txt
+        ! error: --api-key-file: key.txt: a key has at least 16 characters
+        [2]
+        $ driftq config --api-key-file nowhere.txt
+        ! error: --api-key-file: nowhere.txt: No such file or directory (os error 2)
+        [2]
+        $ echo 0123456789abcdef-secret > key.txt
+        $ driftq config --api-key-file key.txt --listen 0.0.0.0:80 | grep -E 'listen|key'
+        key  value  from
+        listen  0.0.0.0:80  --listen
+        api_key_file  key.txt  --api-key-file
+        defaults.keyless  partition_0  default
+        $ driftq config --api-key-file key.txt -o json | grep -c secret
+        0
+        [1]
+    "#]]);
+}

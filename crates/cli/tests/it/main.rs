@@ -1,0 +1,9 @@
+//! The binary as people meet it: what is typed, and what it says, word for word.
+//!
+//! `stage` plays transcripts; the rest is one file per part. `UPDATE_EXPECT=1` fills in what is expected.
+
+mod config;
+mod offline;
+mod reference;
+mod session;
+mod stage;

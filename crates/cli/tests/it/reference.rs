@@ -1,0 +1,134 @@
+//! The reference is what the binary says of itself. `UPDATE_EXPECT=1` writes it again.
+
+use std::process::Command;
+
+use expect_test::{ExpectFile, expect_file};
+use serde_json::Value;
+
+fn driftq(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_driftq"));
+    let done = command.args(arguments).env_clear().output().expect("the binary runs");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{arguments:?}: {errors}");
+    String::from_utf8(done.stdout).expect("help is text")
+}
+
+fn page(name: &str) -> ExpectFile {
+    expect_file![format!("../../../../docs/reference/{name}.md")]
+}
+
+/// Every command, from the manual pages that it writes.
+fn commands() -> Vec<String> {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    let to = directory.path().to_str().expect("a plain path");
+    driftq(&["man", to]);
+    let files = std::fs::read_dir(to).expect("pages were written");
+    let name = |file: std::io::Result<std::fs::DirEntry>| {
+        let name = file.expect("a page").file_name().into_string().expect("a plain name");
+        name.trim_end_matches(".1").replace('-', " ")
+    };
+    let mut commands: Vec<String> = files.map(name).collect();
+    commands.sort();
+    commands
+}
+
+#[test]
+fn the_reference_of_the_command_line_is_what_help_says() {
+    let mut text = "\
+# The command line
+
+What `driftq --help` says, of every command. Data goes to standard output, talk to standard error;
+`-o json` gives the answer as the server gave it, `-o ndjson` one line per item. Exit codes and the options
+that every command takes are at the end of the first block. The codes do not change.
+Values of a server are in [configuration.md](configuration.md).
+"
+    .to_owned();
+    let commands = commands();
+    assert!(commands.len() > 30, "{commands:?}");
+    for command in commands {
+        let arguments: Vec<&str> = command.split(' ').skip(1).chain(["--help"]).collect();
+        let help = driftq(&arguments);
+        // What every command takes is said once.
+        let is_root = arguments.len() == 1;
+        let end = help.find("\nEverywhere:").filter(|_| !is_root).unwrap_or(help.len());
+        let lines: Vec<&str> = help[..end].lines().map(str::trim_end).collect();
+        let help = lines.join("\n");
+        text.push_str(&format!("\n## {command}\n\n```text\n{}\n```\n", help.trim_end()));
+    }
+    page("cli").assert_eq(&text);
+}
+
+#[test]
+fn the_reference_of_the_configuration_is_its_table() {
+    let mut text = "\
+# Configuration
+
+A server takes its values from `driftq.toml` in the working directory (or the file that `--config` or
+`DRIFTQ_CONFIG` names), from the environment, and from flags; the later wins. Everything is looked at once,
+before anything starts: `driftq config` shows what a server would start with and where each value comes
+from, or what is wrong, by file and line.
+
+```toml
+listen = \"0.0.0.0:8080\"
+data = \"/var/lib/driftq\"
+api_key_file = \"/etc/driftq/key\"
+
+[limits]
+value_bytes = 4_194_304
+body_bytes = 16_777_216
+
+[defaults]
+lease_ms = 60_000
+retry_policy = { max_attempts = 5 }
+```
+
+A variable is the key in capitals, `DRIFTQ_` before it and `_` for each dot: `DRIFTQ_LIMITS_VALUE_BYTES`. A flag
+has dashes: `--limits-value-bytes`; only `defaults.profile` is shorter, `--profile`. Numbers are plain, their unit
+is in the name. Lists have commas between their items. `none` is a value where the form says so. An empty
+variable is no value.
+
+| key | form | default | meaning |
+|---|---|---|---|
+"
+    .to_owned();
+    let said: Value = serde_json::from_str(&driftq(&["config", "-o", "json"])).expect("JSON");
+    let values = said["values"].as_array().expect("a list");
+    assert!(values.len() > 30, "{said}");
+    for value in values {
+        let field = |name: &str| value[name].as_str().unwrap_or_default().replace('|', "\\|");
+        let default = match &value["value"] {
+            Value::Null | Value::Array(_) => "none".to_owned(),
+            Value::String(text) => text.clone(),
+            Value::Bool(_) | Value::Number(_) | Value::Object(_) => value["value"].to_string(),
+        };
+        text.push_str(&format!(
+            "| `{}` | `{}` | `{default}` | {} |\n",
+            field("key"),
+            field("form"),
+            field("says")
+        ));
+    }
+    text.push_str(
+        "\nThe key itself is in its file and nowhere else: it is not a flag, not a variable, and never shown.\n",
+    );
+    page("configuration").assert_eq(&text);
+}
+
+#[test]
+fn every_shell_has_completions() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = driftq(&["completions", shell]);
+        for verb in ["redrive", "explain", "allowed-origins"] {
+            assert!(script.contains(verb), "{shell} does not know {verb}");
+        }
+    }
+}
+
+#[test]
+fn the_manual_has_examples_and_exit_codes() {
+    let directory = tempfile::TempDir::new().expect("a directory");
+    driftq(&["man", directory.path().to_str().expect("a plain path")]);
+    let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect("a page");
+    assert!(read("driftq.1").contains("Exit codes:"), "{}", read("driftq.1"));
+    assert!(read("driftq-topic-create.1").contains("keyless=round_robin"));
+}

@@ -1,0 +1,370 @@
+//! A session with `driftq dev`, verb by verb, wrong input included.
+
+use expect_test::expect;
+
+use crate::stage::Stage;
+
+#[test]
+fn topics_are_made_shown_changed_and_deleted() {
+    let mut stage = Stage::alone();
+    let server = stage.start(&["dev", "--topic", "orders:3"]);
+    stage.check(&expect![[r#"
+        $ driftq topic list
+        name  partitions  messages  bytes  dead letters  groups
+        orders  3  0  0  0
+        $ driftq topic create refunds --set lease_ms=60000
+        created: refunds, partitions: 1
+        $ driftq topic create refunds --set lease_ms=60000
+        exists: refunds, partitions: 1
+        $ driftq topic create refunds --partitions 2
+        ! error: the topic exists with other partitions or settings (ALREADY_EXISTS, 409)
+        [4]
+        $ driftq topic create 'no spaces'
+        ! error: name: must be 1 to 250 of A-Z a-z 0-9 . _ - and begin with a letter or digit (INVALID_ARGUMENT, 400)
+        [2]
+        $ driftq topic create x --set lease_ms
+        ! error: `lease_ms`: write it as NAME=VALUE
+        [2]
+        $ driftq topic create x --set lease_m=5
+        ! error: settings: lease_m: unknown field `lease_m`, expected one of `lease_ms`, `max_in_flight`, `max_open`, `retry_policy`, `max_backlog_messages`, `max_backlog_bytes`, `retention_ms`, `retention_bytes`, `dlq_retention_ms`, `dedupe_ttl_ms`, `effect_ttl_ms`, `on_doubt`, `keyless`, `require_token`, `groups`, `group_idle_ms`, `history` at line 1 column 10 (INVALID_ARGUMENT, 400)
+        [2]
+        $ driftq topic set refunds lease_ms=null max_in_flight=64 -o json | grep -A2 changed
+          "changed_settings": [
+            "max_in_flight"
+          ],
+        $ driftq topic set refunds lease_ms=1
+        ! error: lease_ms: 1 is not within 250 to 43200000 (INVALID_ARGUMENT, 400)
+        [2]
+        $ driftq topic show refunds | head -4
+        name  refunds
+        partitions  1
+        messages  0
+        bytes  0
+        $ driftq topic show nowhere
+        ! error: no such topic (NOT_FOUND, 404)
+        [3]
+        $ driftq topic list -o ndjson | wc -l
+        2
+        $ driftq topic delete refunds
+        ! error: deleting "refunds" would drop 0 messages (0 open), 0 groups, 0 dead letters; repeat with --yes
+        [2]
+        $ driftq topic delete refunds --yes
+        deleted refunds with 0 messages
+        $ driftq topic lst
+        ! error: unrecognized subcommand 'lst'
+        !
+        !   tip: a similar subcommand exists: 'list'
+        !
+        ! Usage: driftq topic [OPTIONS] <COMMAND>
+        !
+        ! For more information, try '--help'.
+        [2]
+    "#]]);
+    let said = server.stop();
+    assert!(said.contains("curl -s $Q/topics"), "{said}");
+    assert!(said.contains("forgotten: 0 messages"), "{said}");
+}
+
+#[test]
+fn messages_go_in_and_out() {
+    let mut stage = Stage::alone();
+    let _server = stage.start(&["dev", "--topic", "orders"]);
+    stage.check(&expect![[r#"
+        $ driftq produce orders 'pay 12' --idempotency-key order-77
+        m_1 in partition 0 at offset 0
+        $ driftq produce orders 'pay 12' --idempotency-key order-77
+        m_1 in partition 0 at offset 0 (it was there before)
+        $ driftq produce orders 'pay 13' --idempotency-key order-77
+        ! error: this idempotency key belongs to another message (CONFLICT, 422)
+        [4]
+        $ driftq produce nowhere 'pay 12'
+        ! error: no such topic (NOT_FOUND, 404)
+        [3]
+        $ driftq produce orders
+        ! error: the following required arguments were not provided:
+        !   <VALUE>
+        !
+        ! Usage: driftq produce --url <URL> <TOPIC> <VALUE>
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq produce orders @nowhere.json
+        ! error: read nowhere.json: No such file or directory (os error 2)
+        [2]
+        $ printf 'a\nb\n' | driftq produce orders --lines --key k
+        2 stored, 0 refused
+        $ printf 'c' | driftq produce orders - -o json | grep offset
+          "offset": 3,
+        $ driftq peek orders
+        partition  offset  id  key  value  produced
+        0  0  m_1  pay 12  TIME
+        0  1  m_2  k  a  TIME
+        0  2  m_3  k  b  TIME
+        0  3  m_4  c  TIME
+        $ driftq peek orders --limit 1
+        partition  offset  id  key  value  produced
+        0  0  m_1  pay 12  TIME
+        ! there is more: repeat with --cursor MDox
+        $ driftq peek orders -o ndjson | head -1 | grep -o '"value":"[^"]*"'
+        "value":"pay 12"
+        $ driftq peek orders --state ready
+        ! error: the following required arguments were not provided:
+        !   --group <GROUP>
+        !
+        ! Usage: driftq peek --group <GROUP> --state <STATE> --url <URL> <TOPIC>
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq peek orders --group biller --state lost
+        ! error: invalid value 'lost' for '--state <STATE>'
+        !   [possible values: ready, leased, waiting, settled]
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq consume orders biller --ack --count 4 | grep -o '"value":"[^"]*"'
+        "value":"pay 12"
+        "value":"a"
+        "value":"b"
+        "value":"c"
+        $ driftq consume orders other --count 1 | grep -o '"value":"[^"]*"'
+        "value":"pay 12"
+        $ driftq group show orders other | grep leased
+        leased  1
+        partition  next  committed  backlog  leased  waiting  blocked
+        $ driftq consume nowhere biller
+        ! error: no such topic (NOT_FOUND, 404)
+        [3]
+        $ driftq peek orders --group biller
+        partition  offset  id  key  value  produced  state  attempts  last error
+        0  0  m_1  pay 12  TIME  settled  0
+        0  1  m_2  k  a  TIME  settled  0
+        0  2  m_3  k  b  TIME  settled  0
+        0  3  m_4  c  TIME  settled  0
+    "#]]);
+}
+
+#[test]
+fn deliveries_are_settled_and_dead_letters_redriven() {
+    let mut stage = Stage::alone();
+    let _server = stage.start(&["dev", "--topic", "orders"]);
+    stage.check(&expect![[r#"
+        $ driftq produce orders 'pay 12'
+        m_1 in partition 0 at offset 0
+        $ driftq consume orders biller --count 1 | grep -o '"token":"[^"]*"'
+        "token":"lt_1"
+        $ driftq explain lt_1 | sed -E 's/for [0-9.]+ m?s/for A WHILE/'
+        m_1 at orders/0/0, produced at TIME
+        biller: attempt 1 of 20 is with driftq-cli for A WHILE more
+        $ driftq extend lt_1 --lease-ms 60000
+        yours until TIME
+        $ driftq nack lt_1 --final --delay-ms 5
+        ! error: the argument '--final' cannot be used with '--delay-ms <DELAY_MS>'
+        !
+        ! Usage: driftq nack --final --url <URL> <TOKEN>
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq nack lt_1 --final --reason card_declined
+        nacked
+        $ driftq ack lt_1
+        ! error: attempt 1 is over: dead. Drop your result; do not retry. (STALE_LEASE, 409)
+        [4]
+        $ driftq ack nonsense
+        ! error: token: not a lease token of this server: send lease.token of the delivery, unchanged (INVALID_ARGUMENT, 400)
+        [2]
+        $ driftq dlq list orders
+        id  group  reason  attempts  last error  dead since  state
+        m_2  biller  final  1  card_declined  TIME  dead
+        $ driftq dlq summary orders
+        count  error
+        1  card_declined
+        dead letters: 1
+        $ driftq dlq list orders --why tired
+        ! error: invalid value 'tired' for '--why <WHY>'
+        !   [possible values: exhausted, final, deadline, undeliverable]
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq explain orders/0/0 | sed -E 's/for [0-9.]+ m?s/for A WHILE/'
+        m_1 at orders/0/0, produced at TIME
+        biller: a dead letter for A WHILE (final: card_declined)
+          dead letter: m_2
+        $ driftq dlq redrive orders --error card --dry-run
+        would redrive 1
+        $ driftq dlq redrive orders m_1 --error card
+        ! error: the argument '[IDS]...' cannot be used with '--error <ERROR>'
+        !
+        ! Usage: driftq dlq redrive --url <URL> <TOPIC> <IDS>...
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq dlq redrive orders m_1
+        redriven: 0
+        ! refused: no such message
+        ! error: refused: 1
+        [3]
+        $ driftq dlq redrive orders --error card --by ops --reason fixed
+        redriven: 1
+        $ driftq dlq list orders --state redriven -o ndjson | grep -o '"state":"[^"]*"'
+        "state":"redriven"
+        $ driftq consume orders biller --ack --count 1 | grep -o '"value":"[^"]*"'
+        "value":"pay 12"
+        $ driftq dlq purge orders
+        ! error: until: a filter needs until, so that the number stands still (INVALID_ARGUMENT, 400)
+        [2]
+        $ driftq dlq purge orders --until 2999-01-01T00:00:00Z --by ops
+        ! error: 1 would be gone for good; repeat with --yes
+        [2]
+        $ driftq dlq purge orders --until 2999-01-01T00:00:00Z --by ops --yes
+        purged 1
+    "#]]);
+}
+
+#[test]
+fn groups_are_made_paused_moved_and_explained() {
+    let mut stage = Stage::alone();
+    let _server = stage.start(&["dev", "--topic", "orders"]);
+    stage.check(&expect![[r#"
+        $ driftq produce orders 'pay 12'
+        m_1 in partition 0 at offset 0
+        $ driftq group create orders biller
+        group  biller
+        backlog  1
+        leased  0
+        waiting  0
+
+        partition  next  committed  backlog  leased  waiting  blocked
+        0  0  -1  1  0  0  no_consumers
+        $ driftq group create orders late --start never
+        ! error: invalid value 'never' for '--start <START>'
+        !   [possible values: earliest, latest]
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq group list orders
+        group  backlog  leased  waiting  oldest unsettled  paused since  paused by  paused because
+        biller  1  0  0
+        $ driftq explain orders biller
+        orders/biller: nothing is delivered: no consumer is there; 1 not delivered yet
+        $ driftq explain orders
+        ! error: `orders` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about a group: driftq explain orders GROUP
+        [2]
+        $ driftq explain orders nobody
+        ! error: no such group (NOT_FOUND, 404)
+        [3]
+        $ driftq explain m_1
+        m_1 at orders/0/0, produced at TIME
+        biller: not delivered yet, and next in line; nothing is delivered: no consumer is there
+        $ driftq explain orders/0/7
+        ! error: no such message (NOT_FOUND, 404)
+        [3]
+        $ driftq group pause orders biller --reason 'bad deploy 41f2' --by ops
+        group  biller
+        backlog  1
+        leased  0
+        waiting  0
+        paused since  TIME
+        paused by  ops
+        paused because  bad deploy 41f2
+
+        partition  next  committed  backlog  leased  waiting  blocked
+        0  0  -1  1  0  0  paused
+        $ driftq group seek orders biller latest --dry-run
+        would deliver 0 again, skips 1, drops 0 open
+        $ driftq group seek orders biller tomorrow
+        ! error: `tomorrow`: write earliest, latest, a time as TIME, or PARTITION:OFFSET
+        [2]
+        $ driftq group seek orders biller 0:1
+        delivers 0 again, skips 1, drops 0 open
+        $ driftq group resume orders biller -o json | grep -c paused
+        0
+        [1]
+        $ driftq group show orders nobody
+        ! error: no such group (NOT_FOUND, 404)
+        [3]
+        $ driftq group delete orders biller
+        ! error: deleting "biller" would drop its place in 0 messages (0 open); repeat with --yes
+        [2]
+        $ driftq group delete orders biller --yes
+        deleted biller
+    "#]]);
+}
+
+#[test]
+fn who_is_asked_and_how_is_told_when_it_is_wrong() {
+    let mut stage = Stage::alone();
+    stage.check(&expect![[r#"
+        $ driftq topic list
+        ! error: no server at URL: start one with `driftq dev`, or give --url
+        [7]
+        $ driftq version | sed 's/commit .*/commit SOME/'
+        client  VERSION
+        client commit SOME
+        ! no server at URL
+        $ driftq --version
+        driftq VERSION
+        $ driftq topic list --url nonsense
+        ! error: --url nonsense is not an address
+        [2]
+        $ driftq topic list -o xml
+        ! error: invalid value 'xml' for '--output <table|json|ndjson>'
+        !   [possible values: table, json, ndjson]
+        !
+        ! For more information, try '--help'.
+        [2]
+        $ driftq dev --topic orders:many --listen 127.0.0.1:0
+        ! error: --topic orders:many: partitions are a number
+        [2]
+        $ driftq dev --listen 0.0.0.0:0
+        ! error: --listen 0.0.0.0:0: dev is for this machine only; for others: driftq serve --engine memory
+        [2]
+        $ driftq topic list --api-key-file nowhere.txt
+        ! error: --api-key-file: nowhere.txt: No such file or directory (os error 2)
+        [2]
+        $ driftq frobnicate
+        ! error: unrecognized subcommand 'frobnicate'
+        !
+        ! Usage: driftq [OPTIONS] <COMMAND>
+        !
+        ! For more information, try '--help'.
+        [2]
+    "#]]);
+    std::fs::write(stage.path().join("key.txt"), "0123456789abcdef\n").unwrap();
+    let key = ["serve", "--engine", "memory", "--api-key-file", "key.txt", "--log", "error"];
+    let _server = stage.start(&key);
+    stage.check(&expect![[r#"
+        $ driftq topic list
+        ! error: send the server's key: Authorization: Bearer <key> (UNAUTHENTICATED, 401): give --api-key-file
+        [5]
+        $ driftq topic list --api-key-file key.txt
+        name  partitions  messages  bytes  dead letters  groups
+        $ DRIFTQ_API_KEY_FILE=key.txt driftq version | grep -v commit
+        client  VERSION
+        server  VERSION
+        engine  memory
+        durability  none: everything is in memory
+        started  TIME
+    "#]]);
+}
+
+#[test]
+fn what_was_refused_for_now_and_what_is_over_have_codes_of_their_own() {
+    let mut stage = Stage::alone();
+    let _server =
+        stage.start(&["serve", "--engine", "memory", "--profile", "v1", "--log", "error"]);
+    stage.check(&expect![[r#"
+        $ driftq topic create orders
+        created: orders, partitions: 1
+        $ printf 'a\nb\nc\n' | driftq produce orders --lines
+        2 stored, 1 refused
+        ! refused: the partition is full, and no group reads it
+        ! error: refused: 1
+        [6]
+        $ driftq produce orders 'a value of more than twenty bytes'
+        ! error: value has 33 bytes, at most 20 fit (TOO_LARGE, 413)
+        [2]
+        $ driftq produce orders d -o json
+        ! error: the partition is full, and no group reads it (RESOURCE_EXHAUSTED, 429)
+        [6]
+    "#]]);
+}

@@ -1,0 +1,192 @@
+//! Plays transcripts: lines that begin with `$` are typed into a shell, what follows is what is said.
+//! `!` is standard error, `[3]` an exit code that is not 0.
+//!
+//! What differs from run to run has a name: ids and tokens are `m_1`, `lt_1` in the order in which they
+//! come up, and can be typed by that name; `TIME`, `VERSION`, `DIR` and `URL` are what they say. Several
+//! spaces are two, for columns are as wide as what is in them.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use expect_test::Expect;
+use tempfile::TempDir;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_driftq");
+
+/// A directory of its own, and the server that commands are sent to.
+pub(crate) struct Stage {
+    directory: TempDir,
+    url: String,
+    /// Ids and tokens, by the order in which they came up.
+    names: Vec<(String, String)>,
+}
+
+impl Stage {
+    /// Nothing listens where commands are sent.
+    pub(crate) fn alone() -> Stage {
+        let directory = TempDir::new().expect("a directory");
+        // The discard port: nobody serves HTTP there.
+        Stage { directory, url: "http://127.0.0.1:9".to_owned(), names: Vec::new() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Starts `driftq` with these arguments and sends commands to it from now on.
+    pub(crate) fn start(&mut self, arguments: &[&str]) -> Running {
+        let mut child = self
+            .command(BINARY)
+            .args(arguments)
+            .args(["--listen", "127.0.0.1:0"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("it says where it listens");
+        let url = line.trim().strip_prefix("listening on ").expect("it says where it listens");
+        self.url = url.to_owned();
+        Running { child, out }
+    }
+
+    /// Plays a transcript.
+    #[track_caller]
+    pub(crate) fn check(&mut self, transcript: &Expect) {
+        transcript.assert_eq(&self.play(transcript.data()));
+    }
+
+    fn play(&mut self, transcript: &str) -> String {
+        let mut played = String::new();
+        // The margin is the editor's.
+        for typed in transcript.lines().filter_map(|line| line.trim_start().strip_prefix("$ ")) {
+            let line = self.names.iter().fold(typed.to_owned(), |line, (real, name)| {
+                let words = line.split(' ').map(|word| if word == name { real } else { word });
+                words.collect::<Vec<_>>().join(" ")
+            });
+            let done = self.command("sh").args(["-c", &line]).output().expect("there is a shell");
+            played.push_str(&format!("$ {typed}\n"));
+            played.push_str(&self.named(&String::from_utf8_lossy(&done.stdout), ""));
+            played.push_str(&self.named(&String::from_utf8_lossy(&done.stderr), "! "));
+            match done.status.code() {
+                Some(0) => {}
+                Some(code) => played.push_str(&format!("[{code}]\n")),
+                None => played.push_str("[killed]\n"),
+            }
+        }
+        assert!(!played.is_empty(), "a transcript begins with a line that is typed");
+        played
+    }
+
+    /// Of the environment only what a command needs.
+    fn command(&self, program: &str) -> Command {
+        let binaries = Path::new(BINARY).parent().expect("a binary is in a directory");
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.path())
+            .env_clear()
+            .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()))
+            .env("DRIFTQ_URL", &self.url);
+        command
+    }
+
+    /// What was said, with names for what differs from run to run.
+    fn named(&mut self, said: &str, mark: &str) -> String {
+        let directory = self.path().display().to_string();
+        let said = said.replace(&directory, "DIR").replace(&self.url, "URL");
+        let said = said.replace(env!("CARGO_PKG_VERSION"), "VERSION");
+        let mut lines = String::new();
+        for line in said.lines() {
+            let line = self.names_in(&times(line));
+            let mut pieces = line.split("  ").filter(|piece| !piece.is_empty());
+            let first = pieces.next().unwrap_or_default();
+            let margin = &line[..line.len() - line.trim_start().len()];
+            let rest = pieces.map(|piece| format!("  {}", piece.trim()));
+            let line = format!("{margin}{}{}", first.trim_start(), rest.collect::<String>());
+            lines.push_str(format!("{mark}{line}").trim_end());
+            lines.push('\n');
+        }
+        lines
+    }
+
+    fn names_in(&mut self, line: &str) -> String {
+        let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let mut named = String::new();
+        let mut rest = line;
+        while !rest.is_empty() {
+            let end = rest.find(|c| !is_inner(c)).unwrap_or(rest.len());
+            let (word, after) = rest.split_at(end);
+            named.push_str(&self.name_of(word));
+            let gap = after.find(is_inner).unwrap_or(after.len());
+            named.push_str(&after[..gap]);
+            rest = &after[gap..];
+        }
+        named
+    }
+
+    fn name_of(&mut self, word: &str) -> String {
+        let kind = ["m", "lt"].into_iter().find(|kind| {
+            word.strip_prefix(kind)
+                .and_then(|rest| rest.strip_prefix('_'))
+                .is_some_and(|id| id.len() >= 8)
+        });
+        let Some(kind) = kind else { return word.to_owned() };
+        if let Some((_, name)) = self.names.iter().find(|(real, _)| real == word) {
+            return name.clone();
+        }
+        let prefix = format!("{kind}_");
+        let before = self.names.iter().filter(|(_, name)| name.starts_with(&prefix)).count();
+        let name = format!("{prefix}{}", before + 1);
+        self.names.push((word.to_owned(), name.clone()));
+        name
+    }
+}
+
+/// A line with `TIME` for every time.
+fn times(line: &str) -> String {
+    let is_like = |text: &str, form: &str| {
+        let alike = |(c, f): (char, char)| if f == '0' { c.is_ascii_digit() } else { c == f };
+        text.len() >= form.len() && text.chars().zip(form.chars()).all(alike)
+    };
+    let mut named = String::new();
+    let mut rest = line;
+    while let Some(c) = rest.chars().next() {
+        let form = ["0000-00-00T00:00:00.000Z", "0000-00-00T00:00:00Z", "00:00:00Z"];
+        if let Some(form) = form.into_iter().find(|form| is_like(rest, form)) {
+            named.push_str("TIME");
+            rest = &rest[form.len()..];
+        } else {
+            named.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    named
+}
+
+/// A server of this test. It ends with it.
+pub(crate) struct Running {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Running {
+    /// Tells it to stop, as a supervisor does; what it says until it has.
+    pub(crate) fn stop(mut self) -> String {
+        let id = self.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status().expect("there is kill");
+        assert!(told.success());
+        let mut said = String::new();
+        self.out.read_to_string(&mut said).expect("it says something readable");
+        assert!(self.child.wait().expect("it ends").success());
+        said
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended before.
+        let _ended = self.child.kill();
+        let _waited = self.child.wait();
+    }
+}
