@@ -61,6 +61,7 @@ impl Server {
             restore: identity.restore,
             defaults: config.defaults.clone(),
             value_bytes_max: config.value_bytes,
+            ..ShardConfig::default()
         };
         let metrics = Arc::new(Metrics::default());
         let (node, task) = Node::start(engine.clone(), shard, keys, metrics.clone());

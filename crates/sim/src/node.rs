@@ -7,7 +7,7 @@ use driftq_core::change::Effect;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
     Answered, Clock, Command, ConsumerId, Input, Line, Output, Pipeline, PipelineConfig, Release,
-    Session, ShardConfig, ShardId, Ticket, Timestamp,
+    Session, ShardConfig, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, recover};
@@ -81,7 +81,8 @@ impl World {
     /// Starts a node: claims, recovers, serves.
     pub(crate) fn start_node(&mut self) {
         self.life += 1;
-        let config = ShardConfig { shard: ShardId(0), ..ShardConfig::default() };
+        // So few that partitions wait for each other.
+        let config = ShardConfig { retry_reads_max: 2, ..ShardConfig::default() };
         let (ownership, authority, recovered) = match wait(recover(&self.engine, config)) {
             Ok(recovered) => recovered,
             Err(RecoverError::Engine(error)) => panic!("memory does not fail: {error}"),

@@ -12,9 +12,7 @@ use std::sync::Arc;
 use crate::change::{Change, Decision, Delivery, Effect, Entry, EntryState, LastError, Note, Want};
 use crate::command::Hold;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, Text, no_text};
-use crate::limits::{
-    DISPATCH_RUN_MAX, FRESH_PER_RETRY, RETRY_BYTES_MAX, RETRY_READS_MAX, SHARD_OPEN_MAX,
-};
+use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY, RETRY_BYTES_MAX, SHARD_OPEN_MAX};
 use crate::message::{DeathReason, Message};
 use crate::shard::bury::Burial;
 use crate::shard::cache::Kept;
@@ -76,7 +74,7 @@ impl Shard {
             count += 1;
             bytes += u64::from(open.entry.size);
         }
-        count < RETRY_READS_MAX && bytes < RETRY_BYTES_MAX
+        count < self.config.retry_reads_max && bytes < RETRY_BYTES_MAX
     }
 
     fn next_group(&self) -> Option<&Group> {

@@ -80,6 +80,8 @@ pub struct ShardConfig {
     pub defaults: Settings,
     /// Largest value.
     pub value_bytes_max: usize,
+    /// Retries whose message is being read at a time.
+    pub retry_reads_max: usize,
 }
 
 impl Default for ShardConfig {
@@ -89,6 +91,7 @@ impl Default for ShardConfig {
             restore: 0,
             defaults: Settings::default(),
             value_bytes_max: crate::limits::VALUE_BYTES_DEFAULT,
+            retry_reads_max: crate::limits::RETRY_READS_MAX,
         }
     }
 }
