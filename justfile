@@ -39,7 +39,7 @@ format:
 lint:
     cargo clippy --workspace --all-targets -- -D warnings
 
-# Rules no compiler knows: crate edges, names, links, machine paths, decision records
+# Rules no compiler knows: crate edges, names, links, machine paths, decision records, promises
 tidy:
     cargo run --quiet -p xtask -- tidy
 
@@ -68,6 +68,20 @@ crash KILLS='20' PART='':
     cargo build --quiet --profile sim -p driftq-cli -p driftq-e2e
     target/sim/crash target/sim/driftq {{ KILLS }} {{ PART }}
 
+# The workers of examples/ against the real server; one of them and the server are killed in the middle
+examples:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/workers target/debug/driftq
+
+# Type what README, docs/operating.md and the tour of `driftq dev` tell readers to type
+readme:
+    cargo run --quiet -p xtask -- readme
+
+# The size of the release binary, and the time from `driftq dev` to a first ack
+small:
+    cargo build --quiet --release -p driftq-cli
+    cargo run --quiet -p xtask -- small target/release/driftq
+
 # Deliveries settled a second: core, packing and pipeline, one thread, memory engine
 bench-core:
     cargo run --quiet --release -p driftq-sim --bin bench_core
@@ -81,8 +95,8 @@ instructions:
     cargo build --quiet --release -p driftq-sim --bin bench_core
     cargo run --quiet --release -p driftq-sim --bin instructions
 
-# What .ci/run runs: check, the contract on both engines, 300 seeds, the three quickest bugs
-ci: check (stages 'contract' 'sim 300' 'bugs ' + quickest_bugs)
+# What .ci/run runs: check, the contract on both engines, what readers type, the examples, 300 seeds, three bugs
+ci: check (stages 'contract' 'readme' 'examples' 'sim 300' 'bugs ' + quickest_bugs)
 
 # What the hook runs before a commit: quick, and never tests
 pre-commit: format typos tidy small-files

@@ -1,5 +1,5 @@
 //! Chores of the repository. `cargo run -p xtask -- tidy` holds the tree against rules that no
-//! compiler knows; `bugs` puts the simulator to the test.
+//! compiler knows; `bugs` puts the simulator to the test; `readme` types what readers are told to type.
 //!
 //! One file per rule; each takes the files and returns what is wrong. A finding says where, what,
 //! and what to do about it. The same run is a test, so `just test` fails where `just tidy` does.
@@ -10,6 +10,8 @@ mod bugs;
 mod decisions;
 mod edges;
 mod links;
+mod proofs;
+mod readme;
 mod traces;
 mod tree;
 mod words;
@@ -18,13 +20,15 @@ use std::process::ExitCode;
 
 use tree::{Finding, Tree};
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…]";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | bugs [NAME…] | readme | small BINARY";
 
 fn main() -> anyhow::Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let tree = Tree::read()?;
     match arguments.split_first() {
         Some((verb, [])) if verb == "tidy" => report(&tree),
+        Some((verb, [])) if verb == "readme" => readme::run(&tree),
+        Some((verb, [binary])) if verb == "small" => readme::small(&tree, binary),
         Some((verb, names)) if verb == "bugs" => bugs::run(&tree, names),
         Some(_) | None => anyhow::bail!(USAGE),
     }
@@ -44,6 +48,7 @@ fn tidy(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     let mut findings = edges::check(tree, &edges::workspace(tree)?);
     findings.extend(words::check(tree));
     findings.extend(links::check(tree));
+    findings.extend(proofs::check(tree));
     findings.extend(traces::check(tree));
     findings.extend(decisions::check(tree));
     Ok(findings)

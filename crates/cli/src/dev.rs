@@ -38,38 +38,55 @@ impl Dev {
             create(&server, topic).await?;
         }
         output::line(format_args!("listening on http://{}", server.address()));
-        output::line(tour(server.address()));
+        output::line(tour(server.address(), self.topics.first()));
         crate::serve::until_told_to_stop().await?;
         let forgotten = server.messages().await;
         server.stop().await;
-        output::line(format_args!(
-            "\nforgotten: {forgotten} messages. To keep them next time: driftq serve --data ./data"
-        ));
+        output::line(farewell(forgotten, &self.topics));
         Ok(())
     }
 }
 
 async fn create(server: &Server, topic: &str) -> Result<(), Failure> {
     let wrong = |why: String| Failure::Usage(format!("--topic {topic}: {why}"));
-    let (name, partitions) = match topic.split_once(':') {
-        Some((name, count)) => {
-            (name, count.parse().map_err(|_| wrong("partitions are a number".to_owned()))?)
-        }
-        None => (topic, 1),
-    };
+    let (name, partitions) = shape(topic);
+    let partitions = partitions.parse().map_err(|_| wrong("partitions are a number".to_owned()))?;
     server.create_topic(name, partitions).await.map_err(wrong)
 }
 
-/// Lines to type into another terminal.
-fn tour(address: SocketAddr) -> String {
+fn shape(topic: &str) -> (&str, &str) {
+    topic.split_once(':').unwrap_or((topic, "1"))
+}
+
+/// Lines to type into another terminal, as they are. `just readme` types them.
+fn tour(address: SocketAddr, topic: Option<&String>) -> String {
+    let name = topic.map_or("orders", |topic| shape(topic).0);
+    let create = match topic {
+        Some(_) => String::new(),
+        None => format!("\n  curl -s $Q/topics -d '{{\"name\":\"{name}\"}}'"),
+    };
     format!(
         r#"everything is in memory and gone when you press Ctrl-C. In another terminal:
 
-  Q=http://{address}/v1
-  curl -s $Q/topics  -d '{{"name":"orders"}}'
-  curl -s $Q/produce -d '{{"topic":"orders","value":"pay 12","envelope":{{"idempotency_key":"order-77"}}}}'
-  curl -s $Q/receive -d '{{"topic":"orders","group":"biller","owner":"me"}}'   # copy lease.token
-  curl -s $Q/ack     -d '{{"token":"lt_..."}}'
+  Q=http://{address}/v1{create}
+  curl -s $Q/produce -d '{{"topic":"{name}","value":"pay 12","envelope":{{"idempotency_key":"order-77"}}}}'
+  curl -s $Q/receive -d '{{"topic":"{name}","group":"biller","owner":"me"}}' | tee delivery.json
+  curl -s -X POST "$Q/ack?token=$(grep -o 'lt_[[:alnum:]_-]*' delivery.json)"
+  curl -s "$Q/explain?topic={name}&group=biller"
+
+Produce again: it is stored once. Leave out the ack: after 30 s the message comes again.
 "#
     )
+}
+
+/// What is gone, and the lines that would have kept it.
+fn farewell(messages: u64, topics: &[String]) -> String {
+    let messages = if messages == 1 { "1 message".into() } else { format!("{messages} messages") };
+    let mut says = format!("\nforgotten: {messages}. To keep everything next time:\n");
+    says += "\n  driftq serve --data ./data";
+    for topic in topics {
+        let (name, partitions) = shape(topic);
+        says += &format!("\n  driftq topic create {name} --partitions {partitions}");
+    }
+    says
 }

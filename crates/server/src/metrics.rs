@@ -1,43 +1,68 @@
-//! Numbers for Prometheus. Labels are bounded: words of ours, and names of topics and groups up to a number.
+//! Numbers for Prometheus.
+//!
+//! 1. `HELP` names every one of them; `docs/operating.md` says the same, and a test compares.
+//! 2. Labels are bounded: words of ours, all there from the start, and names of topics and groups up to
+//!    a number.
+//! 3. Counters count as things become durable. What is as it is now is looked up when the page is read,
+//!    so that a group that is gone is gone from the page.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-use driftq_core::Batch;
-use driftq_core::change::{Change, Effect, End, EntryState};
-use driftq_core::view::GroupView;
-use metrics::{Counter, Gauge, Histogram, Key, Label, Level, Metadata, Recorder as _};
-use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+use driftq_core::change::{Change, Effect, End, Entry, EntryState, LastError};
+use driftq_core::view::{CursorView, GroupView, TopicView};
+use driftq_core::{Batch, DeathReason, Timestamp};
+use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder as _};
+use metrics_exporter_prometheus::{
+    Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
+};
 
-/// Groups that are shown by name; a server with more shows the first of them.
-const GROUPS_MAX: usize = 1_000;
+/// Topics, and groups, that are shown by name; a server with more shows the first of them.
+const NAMES_MAX: usize = 1_000;
+/// Samples after which histograms are put in order: until then each sample is kept.
+const SAMPLES_MAX: u32 = 4_096;
 
 const META: Metadata<'static> = Metadata::new("driftq", Level::INFO, None);
 
-/// The numbers of one server.
-pub struct Metrics {
-    recorder: PrometheusRecorder,
-    handle: PrometheusHandle,
-    produced: Counter,
-    delivered: Counter,
-    acked: Counter,
-    nacked: Counter,
-    expired: Counter,
-    returned: Counter,
-    commit_seconds: Histogram,
-    commit_commands: Histogram,
-    shard_lost: Counter,
-    /// By the class of their status.
-    requests: [Counter; CLASSES.len()],
-    request_seconds: Histogram,
-    room: Gauge,
-}
-
-/// How often what was measured is put into its buckets: until then every value takes room.
-const UPKEEP_EVERY: Duration = Duration::from_secs(5);
+/// What each number means.
+const HELP: &[(&str, &str)] = &[
+    ("driftq_ready", "1 while /v1/readyz says ready, else 0."),
+    ("driftq_produced_total", "Messages stored, redriven ones included."),
+    ("driftq_refused_total", "Produces refused for now, by what was full."),
+    ("driftq_delivered_total", "Deliveries: one attempt of one group each."),
+    ("driftq_redelivered_total", "Deliveries after the first, by how the one before ended."),
+    ("driftq_acked_total", "Deliveries acked."),
+    ("driftq_nacked_total", "Failures after which a message waits for another attempt."),
+    ("driftq_lease_expired_total", "Leases that ran out with another attempt to come."),
+    ("driftq_returned_total", "Deliveries given back, uncounted."),
+    ("driftq_settled_by_owner_total", "Settles without a token, as v1 did: not fenced."),
+    ("driftq_dead_letters_total", "Messages that became dead letters, by reason."),
+    ("driftq_redriven_total", "Dead letters given back to their group."),
+    ("driftq_dead_letters", "Dead letters of the topic that are still dead."),
+    ("driftq_stored_messages", "Messages the topic keeps, settled ones included."),
+    ("driftq_stored_bytes", "Keys and values of those messages."),
+    ("driftq_backlog", "Messages the group has not settled."),
+    ("driftq_in_flight", "Those of them that are with a consumer."),
+    ("driftq_waiting", "Those of them that wait for a retry."),
+    ("driftq_oldest_open_seconds", "Age of the oldest message delivered and not settled."),
+    ("driftq_consumers", "Streams and polls that take part in the group now."),
+    ("driftq_paused", "1 while the group is paused, else 0."),
+    ("driftq_commit_seconds", "Time until a batch was durable."),
+    ("driftq_commit_commands", "Commands that became durable together."),
+    ("driftq_shard_lost_total", "Times the storage failed and the shard was recovered from it."),
+    ("driftq_storage_free_bytes", "Bytes that can still be written to the data directory."),
+    ("driftq_requests_total", "Requests answered, by class of status."),
+    ("driftq_request_seconds", "Time to the answer, the wait of a poll included."),
+];
 
 /// Classes of statuses; the two that mean "later" are shown apart.
 const CLASSES: [&str; 5] = ["2xx", "4xx", "429", "503", "5xx"];
+/// How a delivery ended that was not the last.
+const CAUSES: [&str; 3] = ["expired", "nacked", "returned"];
+const DEATHS: [&str; 4] = ["exhausted", "final", "deadline", "undeliverable"];
+/// What can be full.
+const FULL: [&str; 3] = ["partition_buffer_full", "partition_buffer_bytes_full", "storage_low"];
 
 fn class(status: u16) -> usize {
     match status {
@@ -49,45 +74,98 @@ fn class(status: u16) -> usize {
     }
 }
 
-fn with_label(name: &'static str, label: &'static str, value: &'static str) -> Key {
-    Key::from_parts(name, vec![Label::from_static_parts(label, value)])
+/// How the delivery before this one ended.
+fn cause(entry: &Entry) -> usize {
+    if entry.returns > 0 {
+        return 2;
+    }
+    match entry.error {
+        LastError::Timeout => 0,
+        LastError::Nack | LastError::Note => 1,
+        LastError::None => 2,
+    }
+}
+
+fn death(reason: DeathReason) -> usize {
+    match reason {
+        DeathReason::Exhausted => 0,
+        DeathReason::Final => 1,
+        DeathReason::Deadline => 2,
+        DeathReason::Undeliverable => 3,
+    }
+}
+
+/// The numbers of one server.
+pub struct Metrics {
+    handle: PrometheusHandle,
+    /// Since the histograms were put in order.
+    samples: AtomicU32,
+    produced: Counter,
+    refused: [Counter; FULL.len()],
+    delivered: Counter,
+    redelivered: [Counter; CAUSES.len()],
+    acked: Counter,
+    nacked: Counter,
+    expired: Counter,
+    returned: Counter,
+    settled_by_owner: Counter,
+    dead_letters: [Counter; DEATHS.len()],
+    redriven: Counter,
+    commit_seconds: Histogram,
+    commit_commands: Histogram,
+    shard_lost: Counter,
+    requests: [Counter; CLASSES.len()],
+    request_seconds: Histogram,
+    /// Bytes, where they have an end.
+    room: AtomicU64,
 }
 
 impl Default for Metrics {
     fn default() -> Metrics {
-        let buckets =
+        let seconds =
             [0.000_25, 0.000_5, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
         let sizes = [1.0, 4.0, 16.0, 64.0, 256.0, 1_024.0, 4_096.0];
-        let suffix = metrics_exporter_prometheus::Matcher::Suffix;
+        let ending = |suffix: &str| Matcher::Suffix(suffix.to_owned());
         let recorder = PrometheusBuilder::new()
-            .set_buckets_for_metric(suffix("_seconds".to_owned()), &buckets)
-            .and_then(|builder| {
-                builder.set_buckets_for_metric(suffix("_commands".to_owned()), &sizes)
-            })
+            .set_buckets_for_metric(ending("_seconds"), &seconds)
+            .and_then(|builder| builder.set_buckets_for_metric(ending("_commands"), &sizes))
             .expect("there are buckets")
             .build_recorder();
+        describe(&recorder);
         let counter = |name| recorder.register_counter(&Key::from_static_name(name), &META);
         let histogram = |name| recorder.register_histogram(&Key::from_static_name(name), &META);
+        let labelled = |name, label, value| {
+            let labels = vec![Label::from_static_parts(label, value)];
+            recorder.register_counter(&Key::from_parts(name, labels), &META)
+        };
         Metrics {
+            handle: recorder.handle(),
+            samples: AtomicU32::new(0),
             produced: counter("driftq_produced_total"),
+            refused: FULL.map(|what| labelled("driftq_refused_total", "reason", what)),
             delivered: counter("driftq_delivered_total"),
+            redelivered: CAUSES.map(|what| labelled("driftq_redelivered_total", "cause", what)),
             acked: counter("driftq_acked_total"),
             nacked: counter("driftq_nacked_total"),
             expired: counter("driftq_lease_expired_total"),
             returned: counter("driftq_returned_total"),
-            shard_lost: counter("driftq_shard_lost_total"),
+            settled_by_owner: counter("driftq_settled_by_owner_total"),
+            dead_letters: DEATHS.map(|why| labelled("driftq_dead_letters_total", "reason", why)),
+            redriven: counter("driftq_redriven_total"),
             commit_seconds: histogram("driftq_commit_seconds"),
             commit_commands: histogram("driftq_commit_commands"),
-            requests: CLASSES.map(|class| {
-                let key = with_label("driftq_requests_total", "status", class);
-                recorder.register_counter(&key, &META)
-            }),
+            shard_lost: counter("driftq_shard_lost_total"),
+            requests: CLASSES.map(|class| labelled("driftq_requests_total", "status", class)),
             request_seconds: histogram("driftq_request_seconds"),
-            room: recorder
-                .register_gauge(&Key::from_static_name("driftq_storage_free_bytes"), &META),
-            handle: recorder.handle(),
-            recorder,
+            room: AtomicU64::new(u64::MAX),
         }
+    }
+}
+
+/// The exporter keeps one text per name, whatever kind of number it is.
+fn describe(recorder: &PrometheusRecorder) {
+    for (name, help) in HELP {
+        recorder.describe_gauge((*name).into(), None, (*help).into());
     }
 }
 
@@ -96,11 +174,37 @@ impl Metrics {
     pub(crate) fn released(&self, batch: &Batch, took: Duration) {
         self.commit_seconds.record(took.as_secs_f64());
         self.commit_commands.record(batch.replies.len() as f64);
-        for change in &batch.changes {
-            self.changed(change);
+        self.sampled();
+        let mut again = BTreeSet::new();
+        for effect in &batch.effects {
+            if let Effect::Deliver(_, delivery) = effect {
+                self.delivered.increment(1);
+                let hold = delivery.hold;
+                if hold.attempt > 1 {
+                    again.insert((hold.group, hold.lane, hold.offset, hold.attempt));
+                }
+            }
         }
-        let delivered = |effect: &&Effect| matches!(effect, Effect::Deliver(..));
-        self.delivered.increment(batch.effects.iter().filter(delivered).count() as u64);
+        for change in &batch.changes {
+            if let Change::Open { group, lane, offset, entry, .. } = change {
+                // An extension opens a lease too; only a delivery is in `again`.
+                match entry.state {
+                    EntryState::Leased
+                        if again.contains(&(*group, *lane, *offset, entry.attempt)) =>
+                    {
+                        self.redelivered[cause(entry)].increment(1);
+                    }
+                    EntryState::Leased => {}
+                    // A worker that says why after its lease ran out: that was counted then.
+                    EntryState::Expired if entry.error != LastError::Timeout => {}
+                    EntryState::Expired => self.expired.increment(1),
+                    EntryState::Nacked => self.nacked.increment(1),
+                    EntryState::Returned => self.returned.increment(1),
+                }
+            } else {
+                self.changed(change);
+            }
+        }
     }
 
     fn changed(&self, change: &Change) {
@@ -108,19 +212,13 @@ impl Metrics {
             if message.death.is_none() {
                 self.produced.increment(1);
             }
-        } else if let Change::Open { entry, .. } = change {
-            match entry.state {
-                EntryState::Leased => {}
-                EntryState::Expired => self.expired.increment(1),
-                EntryState::Nacked => self.nacked.increment(1),
-                EntryState::Returned => self.returned.increment(1),
-            }
         } else if let Change::Close { end: End::Acked, .. } = change {
             self.acked.increment(1);
-        } else if let Change::Dead(dead) = change
-            && dead.redriven.is_none()
-        {
-            self.labelled("driftq_dead_letters_total", "reason", dead.reason.as_str()).increment(1);
+        } else if let Change::Dead(dead) = change {
+            match dead.redriven {
+                Some(_) => self.redriven.increment(1),
+                None => self.dead_letters[death(dead.reason)].increment(1),
+            }
         }
     }
 
@@ -133,53 +231,85 @@ impl Metrics {
     pub(crate) fn answered(&self, status: u16, took: Duration) {
         self.requests[class(status)].increment(1);
         self.request_seconds.record(took.as_secs_f64());
+        self.sampled();
     }
 
     /// So much more can be written.
     pub(crate) fn room(&self, bytes: u64) {
-        self.room.set(bytes as f64);
+        self.room.store(bytes, Ordering::Relaxed);
     }
 
-    /// Keeps what was measured small, also when nobody reads the page.
-    pub(crate) async fn upkeep(self: Arc<Self>) {
-        loop {
-            tokio::time::sleep(UPKEEP_EVERY).await;
+    /// A produce was refused because something was full.
+    pub(crate) fn refused(&self, what: &str) {
+        if let Some(at) = FULL.iter().position(|known| *known == what) {
+            self.refused[at].increment(1);
+        }
+    }
+
+    /// Somebody settled without a token.
+    pub(crate) fn settled_by_owner(&self) {
+        self.settled_by_owner.increment(1);
+    }
+
+    /// Nobody may ever read the page: samples must not pile up until somebody does.
+    fn sampled(&self) {
+        if self.samples.fetch_add(1, Ordering::Relaxed) >= SAMPLES_MAX {
+            self.samples.store(0, Ordering::Relaxed);
             self.handle.run_upkeep();
         }
     }
 
-    /// A produce was refused.
-    pub(crate) fn refused(&self, reason: &'static str) {
-        self.labelled("driftq_refused_total", "reason", reason).increment(1);
+    /// The page that Prometheus reads: what was counted, and how things are.
+    pub(crate) fn page(&self, now: &Now) -> String {
+        let room = self.room.load(Ordering::Relaxed);
+        self.handle.render() + &now.page((room < u64::MAX).then_some(room))
     }
+}
 
-    fn labelled(&self, name: &'static str, label: &'static str, value: &'static str) -> Counter {
-        self.recorder.register_counter(&with_label(name, label, value), &META)
-    }
+/// How things are.
+#[derive(Default)]
+pub(crate) struct Now {
+    pub(crate) at: Timestamp,
+    pub(crate) is_ready: bool,
+    /// Empty while the shard does not answer.
+    pub(crate) topics: Vec<TopicView>,
+    pub(crate) groups: Vec<GroupView>,
+}
 
-    /// How the groups are now.
-    pub(crate) fn groups<'a>(&self, groups: impl Iterator<Item = &'a GroupView>) {
-        for group in groups.take(GROUPS_MAX) {
-            let sum = |of: fn(&driftq_core::view::CursorView) -> u64| {
-                group.partitions.iter().map(of).sum::<u64>() as f64
-            };
-            self.gauge("driftq_backlog", group).set(sum(|cursor| cursor.backlog));
-            self.gauge("driftq_in_flight", group).set(sum(|cursor| cursor.leased));
-            self.gauge("driftq_waiting", group).set(sum(|cursor| cursor.waiting));
+impl Now {
+    fn page(&self, room: Option<u64>) -> String {
+        let recorder = PrometheusBuilder::new().build_recorder();
+        describe(&recorder);
+        let gauge = |name: &'static str, labels: &[Label], value: f64| {
+            recorder.register_gauge(&Key::from_parts(name, labels.to_vec()), &META).set(value);
+        };
+        gauge("driftq_ready", &[], f64::from(u8::from(self.is_ready)));
+        if let Some(bytes) = room {
+            gauge("driftq_storage_free_bytes", &[], bytes as f64);
         }
-    }
-
-    fn gauge(&self, name: &'static str, group: &GroupView) -> Gauge {
-        let labels = vec![
-            Label::new("topic", group.topic.to_string()),
-            Label::new("group", group.name.to_string()),
-        ];
-        self.recorder.register_gauge(&Key::from_parts(name, labels), &META)
-    }
-
-    /// The page that Prometheus reads.
-    pub(crate) fn page(&self) -> String {
-        self.handle.run_upkeep();
-        self.handle.render()
+        for topic in self.topics.iter().take(NAMES_MAX) {
+            let labels = [Label::new("topic", topic.name.to_string())];
+            let kept = topic.partitions.iter().map(|lane| lane.high - lane.first).sum::<u64>();
+            let bytes = topic.partitions.iter().map(|lane| lane.bytes).sum::<u64>();
+            gauge("driftq_stored_messages", &labels, kept as f64);
+            gauge("driftq_stored_bytes", &labels, bytes as f64);
+            gauge("driftq_dead_letters", &labels, topic.dead_letters as f64);
+        }
+        for group in self.groups.iter().take(NAMES_MAX) {
+            let labels = [
+                Label::new("topic", group.topic.to_string()),
+                Label::new("group", group.name.to_string()),
+            ];
+            let sum =
+                |of: fn(&CursorView) -> u64| group.partitions.iter().map(of).sum::<u64>() as f64;
+            gauge("driftq_backlog", &labels, sum(|cursor| cursor.backlog));
+            gauge("driftq_in_flight", &labels, sum(|cursor| cursor.leased));
+            gauge("driftq_waiting", &labels, sum(|cursor| cursor.waiting));
+            gauge("driftq_consumers", &labels, group.consumers.len() as f64);
+            gauge("driftq_paused", &labels, f64::from(u8::from(group.paused.is_some())));
+            let age_ms = group.oldest_unsettled_at.map_or(0, |since| self.at.since(since));
+            gauge("driftq_oldest_open_seconds", &labels, age_ms as f64 / 1_000.0);
+        }
+        recorder.handle().render()
     }
 }

@@ -69,7 +69,6 @@ impl Server {
             return Err(StartError::Recovery(why));
         }
         let mut beside = JoinSet::new();
-        beside.spawn(metrics.clone().upkeep());
         let mut space = Watch {
             engine,
             node: node.clone(),

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use std::sync::Arc;
+use driftq_e2e::broker::Broker;
 
-use crate::broker::Broker;
 use crate::clients::Client;
 use crate::history::History;
 use crate::load::Load;

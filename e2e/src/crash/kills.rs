@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use driftq_e2e::broker::{Broker, FLUSH, Fault};
 
-use crate::broker::{Broker, FLUSH, Fault};
 use crate::history::stakes;
 use crate::load::{Load, Verdict};
 use crate::wal;

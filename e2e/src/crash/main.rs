@@ -9,7 +9,6 @@
 //! acknowledged is lost, nothing settled comes back, no stale attempt was let through.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
-mod broker;
 mod clients;
 mod faults;
 mod full;
@@ -18,11 +17,12 @@ mod kills;
 mod load;
 mod wal;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
+use driftq_e2e::directory::Directory;
 
 use kills::{ACKED_PER_KILL, Disk, PRODUCED_PER_KILL};
 
@@ -46,10 +46,10 @@ async fn main() -> anyhow::Result<ExitCode> {
     for part in ["kills", "control", "faults", "full"] {
         if only.as_ref().is_none_or(|only| only == part) {
             violations += match part {
-                "kills" => killed(&binary, &data.0.join(part), kills).await?,
-                "control" => control(&binary, &data.0.join(part)).await?,
-                "faults" => faulted(&binary, &data.0, kills.div_ceil(KILLS_PER_FAULT)).await?,
-                _ => filled(&binary, &data.0).await?,
+                "kills" => killed(&binary, &data.path().join(part), kills).await?,
+                "control" => control(&binary, &data.path().join(part)).await?,
+                "faults" => faulted(&binary, data.path(), kills.div_ceil(KILLS_PER_FAULT)).await?,
+                _ => filled(&binary, data.path()).await?,
             };
         }
     }
@@ -106,22 +106,4 @@ async fn filled(binary: &str, data: &Path) -> anyhow::Result<usize> {
         filled.stored, filled.refused, filled.violations
     );
     Ok(filled.violations)
-}
-
-/// A directory of this run, gone when it ends.
-struct Directory(PathBuf);
-
-impl Directory {
-    fn make() -> anyhow::Result<Directory> {
-        let path = std::env::temp_dir().join(format!("driftq-crash-{}", std::process::id()));
-        std::fs::create_dir_all(&path)?;
-        Ok(Directory(path))
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        // What cannot be removed is in the system's own place for that.
-        let _removed = std::fs::remove_dir_all(&self.0);
-    }
 }

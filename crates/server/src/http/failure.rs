@@ -33,12 +33,10 @@ impl Failure {
         Failure(self.0.with(field, value))
     }
 
-    /// What was used up, if that is what it says.
-    pub(crate) fn used_up(&self) -> Option<&'static str> {
-        const REASONS: [&str; 3] =
-            ["partition_buffer_full", "partition_buffer_bytes_full", "storage_low"];
-        let reason = self.0.more.get("reason").and_then(serde_json::Value::as_str)?;
-        REASONS.into_iter().find(|known| *known == reason)
+    /// What was full, if that is what it says.
+    pub(crate) fn full(&self) -> Option<&str> {
+        let is_full = self.0.error == ErrorCode::ResourceExhausted;
+        self.0.more.get("reason").filter(|_| is_full).and_then(serde_json::Value::as_str)
     }
 
     fn retry_after_ms(self, ms: u64) -> Failure {

@@ -44,8 +44,8 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     }
     app.metrics.answered(response.status().as_u16(), began.elapsed());
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
-        if let Some(reason) = failure.used_up() {
-            app.metrics.refused(reason);
+        if let Some(what) = failure.full() {
+            app.metrics.refused(what);
         }
         failure.write(&request_id, &mut response);
     }

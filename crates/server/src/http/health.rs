@@ -4,26 +4,33 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use driftq_api::health::{Health, Version};
-use driftq_core::command::TopicName;
+use driftq_core::view::{GroupView, TopicView};
 use driftq_core::{Command, Reply};
 
 use super::failure::Failure;
 use super::input::{Input, Nothing};
-use super::{App, NAMESPACE, unexpected};
+use super::{App, NAMESPACE, topic_name, unexpected};
+use crate::metrics::Now;
 
 pub(crate) async fn alive(_: Input<Nothing>) -> Json<Health> {
     Json(Health { status: "ok", reasons: Vec::new() })
 }
 
 pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusCode, Json<Health>) {
-    let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
-    if *app.draining.borrow() && reasons.is_empty() {
-        reasons.push("draining: the server is shutting down".to_owned());
-    }
+    let reasons = reasons(&app);
     match reasons.is_empty() {
         true => (StatusCode::OK, Json(Health { status: "ready", reasons })),
         false => (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "not_ready", reasons })),
     }
+}
+
+/// Why a client should go elsewhere.
+fn reasons(app: &App) -> Vec<String> {
+    let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
+    if *app.draining.borrow() && reasons.is_empty() {
+        reasons.push("draining: the server is shutting down".to_owned());
+    }
+    reasons
 }
 
 /// What an SDK may ask before it sends.
@@ -43,18 +50,28 @@ pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<V
     })
 }
 
-/// What Prometheus reads. Gauges are looked up now; everything else is counted as it happens.
-pub(crate) async fn metrics(State(app): State<App>) -> Result<String, Failure> {
+/// What Prometheus reads: also, and above all, while the shard does not answer.
+pub(crate) async fn metrics(State(app): State<App>) -> String {
+    let is_ready = reasons(&app).is_empty();
+    let at = driftq_storage::wall_clock();
+    let (topics, groups) = match is_ready {
+        true => shown(&app).await.unwrap_or_default(),
+        false => Default::default(),
+    };
+    app.metrics.page(&Now { at, is_ready, topics, groups })
+}
+
+async fn shown(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), Failure> {
     let list = Command::ListTopics { namespace: NAMESPACE.into() };
     let Reply::Topics(topics) = app.ask(list).await? else { return Err(unexpected()) };
-    let name = |topic| TopicName { namespace: NAMESPACE.into(), topic };
-    let with_groups = topics.into_iter().filter(|topic| !topic.groups.is_empty());
-    let asks = with_groups.map(|topic| Command::ListGroups(name(topic.name))).collect();
+    let with_groups = topics.iter().filter(|topic| !topic.groups.is_empty());
+    let asks = with_groups.map(|topic| Command::ListGroups(topic_name(&topic.name))).collect();
+    let mut groups = Vec::new();
     for answered in app.node.call_all(asks).await {
         // A topic that went in between has no groups.
-        if let Ok(Ok(Reply::Groups(groups))) = answered {
-            app.metrics.groups(groups.iter());
+        if let Ok(Ok(Reply::Groups(found))) = answered {
+            groups.extend(found);
         }
     }
-    Ok(app.metrics.page())
+    Ok((topics, groups))
 }

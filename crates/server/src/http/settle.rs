@@ -135,6 +135,7 @@ async fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
         let says = "send token, or all of topic, group, partition, offset, owner";
         return Err(Failure::invalid("token", says));
     };
+    app.metrics.settled_by_owner();
     Ok(Claim::Owner {
         name: group_name(topic, group),
         partition: *partition,

@@ -1,32 +1,114 @@
 //! Numbers for Prometheus.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::json;
 
 use crate::broker::Broker;
 use crate::client::Client;
-use crate::verbs::token;
+use crate::verbs::{place, token, wanted, with};
 
-/// The sum over all labels of a metric; none if it is not there.
-async fn metric(broker: &Client, name: &str) -> Option<f64> {
+const MANUAL: &str = include_str!("../../../../docs/operating.md");
+const ALERTS: &str = include_str!("../../../../deploy/alerts.yml");
+
+async fn page(broker: &Client) -> String {
     let answer = broker.get("/metrics").await;
     assert_eq!(answer.status, 200);
-    let page = String::from_utf8(answer.body.to_vec()).expect("text");
+    assert!(answer.header("content-type").starts_with("text/plain"), "{answer:?}");
+    String::from_utf8(answer.body.to_vec()).expect("text")
+}
+
+/// The sum over those lines of a metric that hold `part`; none if there is no such line.
+async fn metric(broker: &Client, name: &str, part: &str) -> Option<f64> {
+    let page = page(broker).await;
     let lines = page.lines().filter(|line| {
         let rest = line.strip_prefix(name);
-        rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+        rest.is_some_and(|rest| rest.starts_with(['{', ' ']) && rest.contains(part))
     });
     let values = lines.map(|line| line.rsplit(' ').next().expect("a value"));
     values.map(|value| value.parse::<f64>().expect("a number")).reduce(|sum, value| sum + value)
 }
 
-#[tokio::test]
-async fn the_page_is_prometheus_text_and_every_name_is_ours() {
-    let broker = Broker::start().await;
+/// A server on whose page every number stands: one topic and one group on a disk are enough.
+async fn with_all() -> Broker {
+    let broker = Broker::durable().await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
-    let answer = broker.get("/metrics").await;
-    assert!(answer.header("content-type").starts_with("text/plain"), "{answer:?}");
-    let page = String::from_utf8(answer.body.to_vec()).expect("text");
+    broker.receive("t", "g", "o").await;
+    broker
+}
+
+/// Name, kind, labels and meaning of every number, as lines of a table.
+fn lines_of(page: &str) -> BTreeSet<String> {
+    let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+    kinds
+        .map(|(name, kind)| {
+            format!("| `{name}` | {kind} | {} | {} |", labels(page, name), help(page, name))
+        })
+        .collect()
+}
+
+fn help<'a>(page: &'a str, name: &str) -> &'a str {
+    let start = format!("# HELP {name} ");
+    page.lines().find_map(|line| line.strip_prefix(start.as_str())).unwrap_or("without a meaning")
+}
+
+/// The labels of a metric; with their values where those are words of ours.
+fn labels(page: &str, name: &str) -> String {
+    let samples = page.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{'));
+    let sets = samples.filter_map(|rest| rest.split_once('}'));
+    let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (label, value) in sets.flat_map(|(set, _)| set.split(',')).filter_map(|l| l.split_once('='))
+    {
+        let values = labels.entry(label).or_default();
+        if !["topic", "group"].contains(&label) {
+            values.insert(value.trim_matches('"'));
+        }
+    }
+    let shown = labels.into_iter().map(|(label, values)| match values.is_empty() {
+        true => label.to_owned(),
+        false => format!("{label}: {}", values.into_iter().collect::<Vec<_>>().join(", ")),
+    });
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+#[tokio::test]
+async fn the_manual_names_every_number_and_no_other() {
+    let broker = with_all().await;
+    let shown = lines_of(&page(&broker).await);
+    let rows = MANUAL.lines().filter(|line| line.starts_with("| `driftq_"));
+    let told: BTreeSet<String> = rows.map(str::to_owned).collect();
+    let missing: Vec<_> = shown.difference(&told).collect();
+    let invented: Vec<_> = told.difference(&shown).collect();
+    assert!(missing.is_empty() && invented.is_empty(), "add {missing:#?}\nremove {invented:#?}");
+}
+
+#[tokio::test]
+async fn alerts_are_about_numbers_that_exist_and_the_manual_has_each() {
+    let broker = with_all().await;
+    let page = page(&broker).await;
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut named = 0;
+    for word in ALERTS.split(|c| !is_of_name(c)).filter(|word| word.starts_with("driftq_")) {
+        let is_there = page
+            .lines()
+            .any(|line| line.strip_prefix(word).is_some_and(|rest| rest.starts_with(['{', ' '])));
+        assert!(is_there, "{word} is not on the page");
+        named += 1;
+    }
+    let alerts: Vec<&str> =
+        ALERTS.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
+    assert_eq!(alerts.len(), 5);
+    assert!(named >= alerts.len(), "an alert without a number of ours");
+    for alert in alerts {
+        assert!(MANUAL.contains(&format!("| `{alert}` |")), "the manual does not have {alert}");
+    }
+}
+
+#[tokio::test]
+async fn every_name_is_ours() {
+    let broker = with_all().await;
+    let page = page(&broker).await;
     for line in page.lines().filter(|line| !line.is_empty()) {
         let name = line.strip_prefix("# TYPE ").or(line.strip_prefix("# HELP ")).unwrap_or(line);
         assert!(name.starts_with("driftq_"), "{line}");
@@ -46,15 +128,112 @@ async fn what_happens_is_counted() {
     broker.ack(token(&held[0])).await.is(204);
     broker.nack(token(&held[1]), json!({ "delay_ms": 60_000 })).await.is(204);
     broker.nack(token(&held[2]), json!({ "final": true })).await.is(204);
-    for (name, count) in [
-        ("driftq_produced_total", 3.0),
-        ("driftq_delivered_total", 3.0),
-        ("driftq_acked_total", 1.0),
-        ("driftq_dead_letters_total", 1.0),
+    for (name, part, count) in [
+        ("driftq_produced_total", "", 3.0),
+        ("driftq_refused_total", "partition_buffer_full", 1.0),
+        ("driftq_delivered_total", "", 3.0),
+        ("driftq_acked_total", "", 1.0),
+        ("driftq_nacked_total", "", 1.0),
+        ("driftq_dead_letters_total", "final", 1.0),
+        ("driftq_dead_letters_total", "exhausted", 0.0),
+        ("driftq_dead_letters", "topic=\"t\"", 1.0),
+        ("driftq_stored_messages", "topic=\"t\"", 3.0),
+        ("driftq_stored_bytes", "topic=\"t\"", 3.0),
+        ("driftq_backlog", "", 1.0),
+        ("driftq_in_flight", "", 0.0),
+        ("driftq_waiting", "", 1.0),
+        ("driftq_paused", "", 0.0),
+        ("driftq_ready", "", 1.0),
     ] {
-        assert_eq!(metric(&broker, name).await, Some(count), "{name}");
+        assert_eq!(metric(&broker, name, part).await, Some(count), "{name} {part}");
     }
-    assert!(metric(&broker, "driftq_nacked_total").await >= Some(1.0));
-    assert!(metric(&broker, "driftq_backlog").await.is_some());
-    assert!(metric(&broker, "driftq_in_flight").await.is_some());
+    assert!(metric(&broker, "driftq_oldest_open_seconds", "").await > Some(0.0));
+}
+
+#[tokio::test]
+async fn a_message_refused_among_others_is_counted() {
+    let broker = Broker::start().await;
+    broker.topic_with("t", 1, json!({ "max_backlog_messages": 1 })).await;
+    let one = json!({ "topic": "t", "value": "x" });
+    broker.post("/v1/produce/batch", json!({ "messages": [one, one, one] })).await.is(200);
+    let refused = metric(&broker, "driftq_refused_total", "partition_buffer_full").await;
+    assert_eq!(refused, Some(2.0));
+}
+
+#[tokio::test]
+async fn a_redelivery_says_how_the_one_before_ended() {
+    let broker = Broker::start().await;
+    let policy = json!({ "max_attempts": 20, "backoff_ms": 1, "max_backoff_ms": 1 });
+    broker.topic_with("t", 1, json!({ "retry_policy": policy })).await;
+    broker.produce("t", "x").await;
+    let short = with(wanted("t", "g", "o"), json!({ "lease_ms": 250 }));
+    let first = broker.receive_with(short).await;
+    // The next comes when the lease has run out.
+    let second = broker.receive("t", "g", "o").await;
+    broker.nack(token(&first), json!({ "reason": "too late" })).await.refused(409, "STALE_LEASE");
+    broker.extend(token(&second), json!({ "lease_ms": 60_000 })).await.is(200);
+    broker.nack(token(&second), json!({ "reason": "broken" })).await.is(204);
+    let third = broker.receive("t", "g", "o").await;
+    broker.nack(token(&third), json!({ "release": true })).await.is(204);
+    let fourth = broker.receive("t", "g", "o").await;
+    broker.ack(place(&fourth, "o")).await.is(204);
+    for (name, part, count) in [
+        ("driftq_delivered_total", "", 4.0),
+        ("driftq_redelivered_total", "expired", 1.0),
+        ("driftq_redelivered_total", "nacked", 1.0),
+        ("driftq_redelivered_total", "returned", 1.0),
+        ("driftq_lease_expired_total", "", 1.0),
+        ("driftq_nacked_total", "", 1.0),
+        ("driftq_returned_total", "", 1.0),
+        ("driftq_settled_by_owner_total", "", 1.0),
+    ] {
+        assert_eq!(metric(&broker, name, part).await, Some(count), "{name} {part}");
+    }
+}
+
+#[tokio::test]
+async fn a_reason_that_comes_after_the_lease_is_no_second_failure() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    broker.produce("t", "x").await;
+    let short = with(wanted("t", "g", "o"), json!({ "lease_ms": 250 }));
+    let held = broker.receive_with(short).await;
+    broker.until_waiting("t", "g").await;
+    broker.nack(token(&held), json!({ "reason": "it was slow" })).await.is(204);
+    assert_eq!(metric(&broker, "driftq_lease_expired_total", "").await, Some(1.0));
+    assert_eq!(metric(&broker, "driftq_nacked_total", "").await, Some(0.0));
+}
+
+#[tokio::test]
+async fn a_redriven_dead_letter_is_counted_and_no_longer_dead() {
+    let broker = with_all().await;
+    broker.produce("t", "y").await;
+    let held = broker.receive("t", "g", "o").await;
+    broker.nack(token(&held), json!({ "final": true })).await.is(204);
+    assert_eq!(metric(&broker, "driftq_dead_letters", "topic=\"t\"").await, Some(1.0));
+    let all = json!({ "filter": { "group": "g" }, "by": "ops", "reason": "again" });
+    broker.post("/v1/dlq/t/redrive", all).await.is(200);
+    assert_eq!(metric(&broker, "driftq_redriven_total", "").await, Some(1.0));
+    assert_eq!(metric(&broker, "driftq_dead_letters_total", "").await, Some(1.0));
+    assert_eq!(metric(&broker, "driftq_dead_letters", "topic=\"t\"").await, Some(0.0));
+}
+
+#[tokio::test]
+async fn a_group_that_is_gone_is_gone_from_the_page() {
+    let broker = with_all().await;
+    assert_eq!(metric(&broker, "driftq_backlog", "group=\"g\"").await, Some(1.0));
+    broker.delete("/v1/topics/t/groups/g?confirm=g").await.is(200);
+    assert_eq!(metric(&broker, "driftq_backlog", "group=\"g\"").await, None);
+}
+
+#[tokio::test]
+async fn a_pause_and_who_takes_part_are_shown() {
+    let broker = with_all().await;
+    broker.post("/v1/topics/t/groups/g/pause", json!({ "reason": "look" })).await.is(200);
+    let _stream = broker.ask("POST", "/v1/consume").json(&wanted("t", "g", "o")).stream().await;
+    let there =
+        |group: &serde_json::Value| !group["consumers"].as_array().is_some_and(Vec::is_empty);
+    broker.until_group("t", "g", "a consumer", there).await;
+    assert_eq!(metric(&broker, "driftq_paused", "").await, Some(1.0));
+    assert_eq!(metric(&broker, "driftq_consumers", "").await, Some(1.0));
 }

@@ -29,7 +29,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::{Answer, Engine, EngineError, Identity, Ownership, wall_clock};
-use checkpoint::Wal;
+use checkpoint::Copier;
 use directory::Directory;
 use statements::All;
 use writing::Failed;
@@ -68,13 +68,14 @@ type Job = Box<dyn FnOnce(&mut Connection) + Send>;
 ///
 /// Dropped, it waits for what its threads have begun: then the directory is free for the next.
 pub struct Sqlite {
-    writer: Threads,
+    /// Dropped in this order: whoever comes last must be able to write.
     reader: Threads,
+    writer: Threads,
+    copier: Copier,
     statements: Arc<All>,
     identity: Identity,
     /// The first error of the database.
     poison: Arc<OnceLock<String>>,
-    wal: Wal,
     database: PathBuf,
 }
 
@@ -83,19 +84,19 @@ impl Sqlite {
     pub fn open(path: &Path) -> Result<Sqlite, OpenError> {
         let directory = Arc::new(Directory::lock(path)?);
         let database = directory.database.clone();
-        let connection = schema::writer(&database)?;
+        let mut connection = schema::writer(&database)?;
         let identity = identity(&connection, &database)?;
         let readers =
             (0..READERS).map(|_| schema::reader(&database)).collect::<Result<Vec<_>, _>>()?;
         let poison = Arc::new(OnceLock::new());
-        let wal = Wal::start(&database, poison.clone())?;
+        let copier = Copier::start(&mut connection, &directory, poison.clone())?;
         Ok(Sqlite {
-            writer: Threads::start("write", vec![connection], &directory),
             reader: Threads::start("read", readers, &directory),
+            writer: Threads::start("write", vec![connection], &directory),
+            copier,
             statements: Arc::new(All::new()),
             identity,
             poison,
-            wal,
             database,
         })
     }
@@ -240,10 +241,10 @@ impl Engine for Sqlite {
         batch: BatchNo,
         writes: Vec<Write>,
     ) -> Answer<'_, Timestamp> {
-        let wal = self.wal.clone();
+        let wal = self.copier.wal();
         self.ask(&self.writer, move |connection, statements| {
-            let bytes = writing::commit(connection, statements, ownership, batch, &writes)?;
-            wal.grew(connection, bytes)?;
+            writing::commit(connection, statements, ownership, batch, &writes)?;
+            wal.grew(connection)?;
             Ok(wall_clock())
         })
     }

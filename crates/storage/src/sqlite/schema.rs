@@ -11,6 +11,9 @@ const APPLICATION: i32 = 0x6472_6674;
 /// The version of `schema.sql`.
 const VERSION: i32 = 1;
 
+/// Bytes of the WAL's file that are kept for the next when it begins anew.
+const WAL_BYTES_KEPT: i64 = 64 << 20;
+
 /// How long a statement waits for a lock that another process holds, such as a backup's.
 const BUSY_MS: u32 = 5_000;
 
@@ -23,6 +26,7 @@ pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     connection.pragma_update(None, "synchronous", "full")?;
     // Checkpoints have a thread of their own.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
     connection.pragma_update(None, "cache_size", -65_536)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.set_prepared_statement_cache_capacity(128);

@@ -70,14 +70,23 @@ fn garbage(id: u64) -> Row {
     Row { key: Key::Garbage { id }, columns: Columns::None, body: Bytes::from_static(b"x") }
 }
 
-/// Commits a head and a row.
+/// Commits a head and a small row.
 fn commit(engine: &Sqlite, ownership: Ownership, batch: u64) -> Result<(), EngineError> {
+    commit_row(engine, ownership, batch, garbage(batch))
+}
+
+fn commit_row(
+    engine: &Sqlite,
+    ownership: Ownership,
+    batch: u64,
+    row: Row,
+) -> Result<(), EngineError> {
     let head = Row {
         key: Key::Head { batch: BatchNo(batch) },
         columns: Columns::Head { epoch: ownership.epoch, now: Timestamp(batch), clean: BatchNo(1) },
         body: Bytes::from_static(b"head"),
     };
-    let writes = vec![Write::Put(head), Write::Put(garbage(batch))];
+    let writes = vec![Write::Put(head), Write::Put(row)];
     wait(engine.commit(ownership, BatchNo(batch), writes)).map(drop)
 }
 
@@ -163,6 +172,28 @@ fn after_one_error_nothing_is_done_any_more() {
     let ownership = claim(&engine);
     assert_eq!(loaded(&engine, ownership), 2, "the failed commit left nothing");
     commit(&engine, ownership, 2).unwrap();
+}
+
+fn wal_bytes(directory: &Path) -> u64 {
+    directory.join("driftq.db-wal").metadata().map_or(0, |wal| wal.len())
+}
+
+#[test]
+fn the_wal_stays_short_under_a_load_that_never_pauses_and_goes_at_the_end() {
+    let directory = TempDir::new().expect("a directory");
+    let engine = open(directory.path());
+    let ownership = claim(&engine);
+    let body = Bytes::from(vec![b'x'; 256 << 10]);
+    let mut longest = 0;
+    for batch in 1..=1_200 {
+        let row = Row { body: body.clone(), ..garbage(batch % 100) };
+        commit_row(&engine, ownership, batch, row).expect("it commits");
+        longest = longest.max(wal_bytes(directory.path()));
+    }
+    assert!(longest > 1 << 20, "{longest} bytes: nothing was shown");
+    assert!(longest < 100 << 20, "{longest} bytes of 300 MiB");
+    drop(engine);
+    assert_eq!(wal_bytes(directory.path()), 0);
 }
 
 #[test]

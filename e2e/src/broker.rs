@@ -12,19 +12,21 @@ use tokio::process::{Child, Command};
 /// How long a server may take to be ready, and to be gone.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// System calls that flush; which of them is used is up to SQLite.
-pub(crate) const FLUSH: &str = "fdatasync,fsync";
+pub const FLUSH: &str = "fdatasync,fsync";
 /// The system call that writes to the database and its WAL, and to nothing else.
-pub(crate) const WRITE: &str = "pwrite64";
+pub const WRITE: &str = "pwrite64";
 
 /// What strace does to a system call, in its own words (`EIO` at the third: `error=EIO:when=3`).
 #[derive(Debug, Clone)]
-pub(crate) struct Fault {
-    pub(crate) calls: &'static str,
-    pub(crate) does: String,
+pub struct Fault {
+    /// Which.
+    pub calls: &'static str,
+    /// What becomes of them.
+    pub does: String,
 }
 
 /// A data directory, and the server on it.
-pub(crate) struct Broker {
+pub struct Broker {
     binary: String,
     data: PathBuf,
     listen: String,
@@ -33,23 +35,20 @@ pub(crate) struct Broker {
 
 impl Broker {
     /// Starts a server on a directory.
-    pub(crate) async fn start(
-        binary: &str,
-        data: &Path,
-        fault: Option<&Fault>,
-    ) -> anyhow::Result<Broker> {
+    pub async fn start(binary: &str, data: &Path, fault: Option<&Fault>) -> anyhow::Result<Broker> {
         let started = spawn(binary, data, "127.0.0.1:0", fault).await;
         // One that hangs must not keep the directory.
         let (child, listen) = started.inspect_err(|_| end(data))?;
         Ok(Broker { binary: binary.to_owned(), data: data.to_owned(), listen, child })
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// Where its API is.
+    pub fn url(&self) -> String {
         format!("http://{}/v1", self.listen)
     }
 
     /// SIGKILL, and wait until it is gone.
-    pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
         // Under strace the child is strace, which ends with what it watches.
         end(&self.data);
         tokio::time::timeout(PATIENCE, self.child.wait()).await.context("it does not die")??;
@@ -57,14 +56,14 @@ impl Broker {
     }
 
     /// Another server on the same directory and address.
-    pub(crate) async fn start_again(&mut self, fault: Option<&Fault>) -> anyhow::Result<()> {
+    pub async fn start_again(&mut self, fault: Option<&Fault>) -> anyhow::Result<()> {
         let (child, _) = spawn(&self.binary, &self.data, &self.listen, fault).await?;
         self.child = child;
         Ok(())
     }
 
     /// Whether its process has ended.
-    pub(crate) fn is_dead(&mut self) -> bool {
+    pub fn is_dead(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 }

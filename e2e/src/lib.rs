@@ -1,0 +1,4 @@
+//! The real server as a process of its own, and a place for its data.
+
+pub mod broker;
+pub mod directory;

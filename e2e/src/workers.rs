@@ -1,0 +1,204 @@
+//! `workers BINARY`: each worker of `examples/` against the real server on SQLite. The first is killed with
+//! SIGKILL while it holds a message, then the server while the second is at work. In the end every message
+//! is settled, none is a dead letter, and every effect is there.
+#![expect(clippy::print_stdout, reason = "this is a program for people")]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use driftq_e2e::broker::Broker;
+use driftq_e2e::directory::Directory;
+use serde_json::{Value, json};
+use tokio::process::{Child, Command};
+
+/// A topic, and what runs the worker.
+const EXAMPLES: [(&str, &[&str]); 2] = [
+    ("python", &["python3", "worker.py"]),
+    ("typescript", &["npx", "--yes", "tsx@4.23.15", "worker.ts"]),
+];
+const MESSAGES: usize = 20;
+/// What each message says: so many seconds of work, so that there is a middle in which to die.
+const WORK: &str = "0.1";
+const GROUP: &str = "workers";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let binary = std::env::args().nth(1).context("usage: workers BINARY")?;
+    let began = Instant::now();
+    let data = Directory::make()?;
+    let mut broker = Broker::start(&binary, &data.path().join("data"), None).await?;
+    let queue = Queue { http: reqwest::Client::new(), url: broker.url() };
+    for (topic, program) in EXAMPLES {
+        let run = Run::begin(&queue, topic, program).await?;
+        run.worker_that_dies(&queue).await?;
+        let _second = run.worker()?;
+        run.until(&queue, "half of the work", |done, _| done >= MESSAGES / 2).await?;
+        ensure!(run.done()?.len() < MESSAGES, "{topic}: the server would be killed too late");
+        broker.kill().await?;
+        broker.start_again(None).await?;
+        run.until(&queue, "the end", |_, group| group["backlog"] == 0).await?;
+        run.check(&queue).await?;
+        std::fs::remove_dir_all(&run.effects)?;
+        println!("{topic}: {MESSAGES} of {MESSAGES} settled");
+    }
+    broker.kill().await?;
+    println!("examples {}, {} s", EXAMPLES.len(), began.elapsed().as_secs());
+    Ok(())
+}
+
+/// The server, as a producer and an operator see it.
+struct Queue {
+    http: reqwest::Client,
+    url: String,
+}
+
+impl Queue {
+    async fn post(&self, path: &str, asked: &Value) -> anyhow::Result<Value> {
+        let request = self.http.post(format!("{}/{path}", self.url)).json(asked);
+        Ok(request.send().await?.error_for_status()?.json().await?)
+    }
+
+    async fn get(&self, path: &str) -> anyhow::Result<Value> {
+        let response = self.http.get(format!("{}/{path}", self.url)).send().await?;
+        Ok(response.error_for_status()?.json().await?)
+    }
+}
+
+/// One example at work.
+struct Run {
+    topic: &'static str,
+    program: &'static [&'static str],
+    /// The server its workers are sent to.
+    url: String,
+    /// Where its workers leave one file per effect.
+    effects: PathBuf,
+    produced: BTreeSet<String>,
+}
+
+impl Run {
+    async fn begin(
+        queue: &Queue,
+        topic: &'static str,
+        program: &'static [&'static str],
+    ) -> anyhow::Result<Run> {
+        let retry = json!({ "max_attempts": 20, "backoff_ms": 100, "max_backoff_ms": 100 });
+        let settings = json!({ "lease_ms": 1_000, "retry_policy": retry });
+        queue.post("topics", &json!({ "name": topic, "settings": settings })).await?;
+        let path = format!("{}/topics/{topic}/groups/{GROUP}", queue.url);
+        queue.http.put(path).send().await?.error_for_status()?;
+        let messages = vec![json!({ "topic": topic, "value": WORK }); MESSAGES];
+        let stored = queue.post("produce/batch", &json!({ "messages": messages })).await?;
+        let receipts = stored["results"].as_array().context("a list of receipts")?;
+        let ids = receipts.iter().filter_map(|receipt| receipt["id"].as_str());
+        let produced: BTreeSet<String> = ids.map(str::to_owned).collect();
+        ensure!(produced.len() == MESSAGES, "stored {} of {MESSAGES}", produced.len());
+        let name = format!("driftq-examples-{}-{topic}", std::process::id());
+        let effects = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&effects)?;
+        let url = queue.url.trim_end_matches("/v1").to_owned();
+        Ok(Run { topic, program, url, effects, produced })
+    }
+
+    fn worker(&self) -> anyhow::Result<Worker> {
+        let (script, program) = self.program.split_last().context("a script")?;
+        let (program, arguments) = program.split_first().context("what runs it")?;
+        let child = Command::new(program)
+            .args(arguments)
+            .arg(std::env::current_dir()?.join("examples").join(script))
+            .args([self.topic, GROUP])
+            .current_dir(&self.effects)
+            .env("DRIFTQ_URL", &self.url)
+            .stdin(Stdio::null())
+            // What runs the script may start it as a process of its own: one signal reaches both.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("start {program}"))?;
+        Ok(Worker { child })
+    }
+
+    /// Lets a worker begin, and kills it while it holds a message.
+    async fn worker_that_dies(&self, queue: &Queue) -> anyhow::Result<()> {
+        let worker = self.worker()?;
+        let began = Instant::now();
+        loop {
+            self.until(queue, "a beginning", |done, _| done >= 3).await?;
+            worker.signal("STOP")?;
+            // It says nothing any more: what is leased now stays leased.
+            let group = self.group(queue).await?;
+            ensure!(self.done()?.len() < MESSAGES, "{}: killed too late", self.topic);
+            if group["leased"] == 1 {
+                return Ok(());
+            }
+            worker.signal("CONT")?;
+            ensure!(began.elapsed() < PATIENCE, "{} never holds a message", self.topic);
+        }
+    }
+
+    async fn group(&self, queue: &Queue) -> anyhow::Result<Value> {
+        queue.get(&format!("topics/{}/groups/{GROUP}", self.topic)).await
+    }
+
+    /// The messages whose effect is there.
+    fn done(&self) -> anyhow::Result<BTreeSet<String>> {
+        let mut done = BTreeSet::new();
+        for file in std::fs::read_dir(&self.effects)? {
+            done.insert(file?.file_name().to_string_lossy().into_owned());
+        }
+        Ok(done)
+    }
+
+    /// Waits until effects and group are as wanted.
+    async fn until(
+        &self,
+        queue: &Queue,
+        what: &str,
+        is_so: impl Fn(usize, &Value) -> bool,
+    ) -> anyhow::Result<()> {
+        let began = Instant::now();
+        loop {
+            let (done, group) = (self.done()?.len(), self.group(queue).await?);
+            if is_so(done, &group) {
+                return Ok(());
+            }
+            let topic = self.topic;
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "{topic}: never seen: {what}; {done} done, {group}"
+            );
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    async fn check(&self, queue: &Queue) -> anyhow::Result<()> {
+        let topic = queue.get(&format!("topics/{}", self.topic)).await?;
+        ensure!(topic["dead_letters"] == 0, "{}: there are dead letters", self.topic);
+        ensure!(self.done()? == self.produced, "{}: an effect is missing or extra", self.topic);
+        Ok(())
+    }
+}
+
+/// A worker and what it started; dropped, they are killed.
+struct Worker {
+    child: Child,
+}
+
+impl Worker {
+    fn signal(&self, signal: &str) -> anyhow::Result<()> {
+        let Some(leader) = self.child.id() else { return Ok(()) };
+        let kill = format!("kill -s {signal} -- -{leader}");
+        let sent = std::process::Command::new("sh").args(["-c", &kill]).status()?;
+        ensure!(sent.success(), "{kill}: {sent}");
+        Ok(())
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // One that has ended needs no signal.
+        let _ended = self.signal("KILL");
+    }
+}
