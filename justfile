@@ -22,6 +22,15 @@ contract:
     cargo nextest run -p driftq-server
     DRIFTQ_TEST_ENGINE=sqlite cargo nextest run -p driftq-server
 
+# The API against its OpenAPI document: requests made up from it, in both forms, to a real server
+schemathesis:
+    cargo build --quiet -p driftq-cli
+    e2e/schemathesis/run target/debug/driftq
+
+# Write docs/reference/openapi.json from routes and types; the page beside it is written by hand
+openapi:
+    UPDATE_EXPECT=1 cargo nextest run -p driftq-server openapi::
+
 # Fill in the expectations of transcripts and golden bytes, write docs/reference; read the diff as if someone else wrote it
 transcripts:
     UPDATE_EXPECT=1 cargo test -q -p driftq-core -p driftq-cli
@@ -95,8 +104,8 @@ instructions:
     cargo build --quiet --release -p driftq-sim --bin bench_core
     cargo run --quiet --release -p driftq-sim --bin instructions
 
-# What .ci/run runs: check, the contract on both engines, what readers type, the examples, 300 seeds, three bugs
-ci: check (stages 'contract' 'readme' 'examples' 'sim 300' 'bugs ' + quickest_bugs)
+# What .ci/run runs: everything above that fits into half an hour on two cores
+ci: check (stages 'contract' 'schemathesis' 'readme' 'examples' 'crash 12' 'sim 300' 'bugs ' + quickest_bugs)
 
 # What the hook runs before a commit: quick, and never tests
 pre-commit: format typos tidy small-files

@@ -1,16 +1,22 @@
 //! Dead letters.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::Time;
-use crate::message::{Envelope, Value};
+use crate::message::{Envelope, Value, value_shape};
+use crate::schema::{
+    DeadLetterState, DeathReason, GroupName, MessageId, PageCursor, RedrivenStatus, TopicName,
+};
 
 /// How a dead letter came to be.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Death {
     pub origin: Origin,
+    #[schema(value_type = GroupName)]
     pub group: String,
+    #[schema(value_type = DeathReason)]
     pub reason: &'static str,
     pub attempts: u32,
     pub last_error: String,
@@ -25,21 +31,25 @@ pub struct Death {
 }
 
 /// Where it was when it died.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Origin {
+    #[schema(value_type = TopicName)]
     pub topic: String,
     pub partition: u32,
     pub offset: u64,
+    #[schema(value_type = MessageId)]
     pub id: String,
 }
 
 /// Which dead letters are meant.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[schema(as = DeadLetterFilter)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Filter {
     pub group: Option<String>,
+    #[schema(value_type = Option<DeathReason>)]
     pub reason: Option<String>,
     pub tenant_id: Option<String>,
     pub run_id: Option<String>,
@@ -49,21 +59,25 @@ pub struct Filter {
 }
 
 /// A dead letter.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct DeadLetter<'a> {
+    #[schema(value_type = MessageId)]
     pub id: String,
+    #[schema(value_type = String)]
     pub key: std::borrow::Cow<'a, str>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    #[schema(schema_with = value_shape)]
     pub value: Option<Value<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
     pub dlq: Death,
+    #[schema(value_type = DeadLetterState)]
     pub state: &'static str,
 }
 
 /// `GET /v1/dlq/{topic}`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct DeadLetters<'a> {
     pub dead_letters: Vec<DeadLetter<'a>>,
@@ -72,11 +86,12 @@ pub struct DeadLetters<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_error: Option<Vec<ErrorCount>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PageCursor>)]
     pub next_cursor: Option<String>,
 }
 
 /// How many died of an error.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct ErrorCount {
     pub error: String,
@@ -84,21 +99,26 @@ pub struct ErrorCount {
 }
 
 /// `POST /v1/dlq/{topic}/redrive`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Redrive {
+    #[schema(value_type = Option<Vec<MessageId>>, min_items = 1, max_items = 1000)]
     pub ids: Option<Vec<String>>,
     pub filter: Option<Filter>,
+    #[schema(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
+    #[serde(default)]
     pub dry_run: bool,
+    #[serde(default)]
     pub force: bool,
     pub by: Option<String>,
     pub reason: Option<String>,
 }
 
 /// The answer to a redrive.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = RedrivenMany)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Redriven {
     pub dry_run: bool,
@@ -108,29 +128,33 @@ pub struct Redriven {
 }
 
 /// What became of one.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct RedrivenOne {
+    #[schema(value_type = MessageId)]
     pub id: String,
+    #[schema(value_type = RedrivenStatus)]
     pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<Place>,
 }
 
 /// Where a message is.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Place {
     pub partition: u32,
     pub offset: u64,
+    #[schema(value_type = MessageId)]
     pub id: String,
 }
 
 /// `POST /v1/dlq/{topic}/purge`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Purge {
+    #[schema(value_type = Option<Vec<MessageId>>)]
     pub ids: Option<Vec<String>>,
     pub filter: Option<Filter>,
     pub confirm: Option<u64>,
@@ -139,7 +163,7 @@ pub struct Purge {
 }
 
 /// The answer to a purge.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Purged {
     /// How many are gone.
     pub purged: u64,

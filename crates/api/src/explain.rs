@@ -1,16 +1,34 @@
 //! Why is it where it is?
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::Time;
 use crate::group::{Consumer, Cursor};
+use crate::schema::{
+    Blocked, ExplainState, GroupName, History, MessageId, TopicName, WhatGroup, WhatMessage,
+};
+
+/// `GET /v1/explain`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Explained {
+    /// Of a message.
+    Message(Message),
+    /// Of a group.
+    Group(Group),
+}
 
 /// A message, in every group of its topic.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ExplainedMessage)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Message {
+    #[schema(value_type = WhatMessage)]
     pub what: &'static str,
+    #[schema(value_type = MessageId)]
     pub id: String,
+    #[schema(value_type = TopicName)]
     pub topic: String,
     pub partition: u32,
     pub offset: u64,
@@ -21,14 +39,18 @@ pub struct Message {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     pub groups: Vec<InGroup>,
+    #[schema(value_type = History)]
     pub history: &'static str,
 }
 
 /// A message in one group.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ExplainedInGroup)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct InGroup {
+    #[schema(value_type = GroupName)]
     pub group: String,
+    #[schema(value_type = ExplainState)]
     pub state: &'static str,
     pub says: String,
     pub attempts: u32,
@@ -41,24 +63,31 @@ pub struct InGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Blocked>)]
     pub blocked: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<MessageId>)]
     pub dead_letter: Option<String>,
 }
 
 /// A lease that somebody has.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ExplainedLease)]
 pub struct Lease {
     /// When it ends.
     pub expires_at: Time,
 }
 
 /// A group.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = ExplainedGroup)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Group {
+    #[schema(value_type = WhatGroup)]
     pub what: &'static str,
+    #[schema(value_type = TopicName)]
     pub topic: String,
+    #[schema(value_type = GroupName)]
     pub group: String,
     pub says: String,
     pub partitions: Vec<Cursor>,

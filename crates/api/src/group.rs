@@ -1,11 +1,13 @@
 //! Groups.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::Time;
+use crate::schema::{Blocked, DeletedStatus, GroupName, MovedStatus, PageCursor, TopicName};
 
 /// Where a group begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Start {
     /// The oldest message that is kept.
@@ -17,7 +19,7 @@ pub enum Start {
 }
 
 /// `PUT /v1/topics/{topic}/groups/{group}`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateGroup {
     /// `earliest` if absent.
@@ -26,8 +28,8 @@ pub struct CreateGroup {
 }
 
 /// `POST …/pause`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Pause {
     pub reason: Option<String>,
@@ -36,12 +38,12 @@ pub struct Pause {
 }
 
 /// `POST …/resume`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resume {}
 
 /// Where a seek goes.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum SeekTo {
     /// `earliest` or `latest`.
@@ -53,7 +55,7 @@ pub enum SeekTo {
 }
 
 /// An end of a topic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the words say it")]
 pub enum SeekEnd {
@@ -62,7 +64,7 @@ pub enum SeekEnd {
 }
 
 /// A time in every partition.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AtTime {
     /// When.
@@ -70,17 +72,18 @@ pub struct AtTime {
 }
 
 /// An offset in one partition.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AtOffset {
     /// Which partition.
+    #[schema(maximum = 1023)]
     pub partition: u32,
     /// Which offset.
     pub offset: u64,
 }
 
 /// `POST …/seek`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Seek {
     /// Where to.
@@ -91,9 +94,10 @@ pub struct Seek {
 }
 
 /// The answer to a seek.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Sought {
+    #[schema(value_type = MovedStatus)]
     pub status: &'static str,
     pub dry_run: bool,
     pub partitions: Vec<Moved>,
@@ -103,7 +107,7 @@ pub struct Sought {
 }
 
 /// A cursor that moved.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Moved {
     pub partition: u32,
@@ -112,10 +116,12 @@ pub struct Moved {
 }
 
 /// A group.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Group {
+    #[schema(value_type = TopicName)]
     pub topic: String,
+    #[schema(value_type = GroupName)]
     pub group: String,
     pub created_at: Time,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,7 +139,7 @@ pub struct Group {
 }
 
 /// Who paused a group, and why.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Paused {
     pub since: Time,
@@ -144,13 +150,14 @@ pub struct Paused {
 }
 
 /// A group's place in one partition.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Cursor {
     pub partition: u32,
     pub generation: u64,
     pub next: u64,
     /// −1: nothing is settled.
+    #[schema(minimum = -1)]
     pub committed: i64,
     pub backlog: u64,
     pub leased: u64,
@@ -158,11 +165,12 @@ pub struct Cursor {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Blocked>)]
     pub blocked: Option<&'static str>,
 }
 
 /// Who takes part in a group.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Consumer {
     pub consumer: String,
@@ -178,19 +186,21 @@ pub struct Consumer {
 }
 
 /// `GET /v1/topics/{topic}/groups`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Groups {
     /// Sorted by name, without partitions and consumers.
     pub groups: Vec<Group>,
     /// Where the next page begins.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PageCursor>)]
     pub next_cursor: Option<String>,
 }
 
 /// `DELETE /v1/topics/{topic}/groups/{group}`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct DeletedGroup {
     /// `deleted`.
+    #[schema(value_type = DeletedStatus)]
     pub status: &'static str,
     /// What it had not settled.
     pub backlog: u64,

@@ -1,13 +1,16 @@
 //! Is it alive, is it ready, what is it?
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::Time;
+use crate::schema::{EngineName, HealthStatus};
 
 /// `GET /v1/healthz`, and `GET /v1/readyz`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Health {
     /// `ok`, `ready` or `not_ready`.
+    #[schema(value_type = HealthStatus)]
     pub status: &'static str,
     /// Why it is not ready.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -15,15 +18,17 @@ pub struct Health {
 }
 
 /// `GET /v1/version`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Version {
     pub version: &'static str,
     pub commit: &'static str,
     pub wal_enabled: bool,
+    #[schema(value_type = EngineName)]
     pub engine: &'static str,
     pub durability: &'static str,
     pub api: &'static str,
+    #[schema(value_type = Vec<String>)]
     pub features: &'static [&'static str],
     pub started_at: Time,
 }

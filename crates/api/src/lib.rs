@@ -11,7 +11,10 @@ pub mod group;
 pub mod health;
 pub mod message;
 pub mod peek;
+pub mod schema;
+pub mod settings;
 pub mod settle;
+mod shape;
 mod time;
 pub mod topic;
 

@@ -3,28 +3,42 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa::openapi::Ref;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
 use crate::Time;
-use crate::group::Start;
+use crate::group::{SeekEnd, Start};
+use crate::schema::{
+    Base64, EnvelopeText, GroupName, IdempotencyKey, LeaseToken, MessageId, MessageKey, Owner,
+    ProducedStatus, Tenant, TopicName,
+};
 
 /// What a producer says of a message beside its key and value.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Envelope {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<EnvelopeText>)]
     pub run_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<EnvelopeText>)]
     pub step_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<EnvelopeText>)]
     pub parent_step_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Tenant>)]
     pub tenant_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<IdempotencyKey>)]
     pub idempotency_key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<EnvelopeText>)]
     pub target_topic: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 1023)]
     pub partition_override: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
@@ -33,57 +47,69 @@ pub struct Envelope {
 }
 
 /// How often and how late a message is tried again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct RetryPolicy {
+    #[schema(minimum = -1, maximum = 1000)]
     pub max_attempts: i32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 31536000000i64)]
     pub backoff_ms: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 31536000000i64)]
     pub max_backoff_ms: Option<u64>,
 }
 
 /// `POST /v1/produce`, and an item of `POST /v1/produce/batch`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Produce {
+    #[schema(value_type = TopicName)]
     pub topic: String,
     #[serde(default)]
+    #[schema(value_type = Option<MessageKey>)]
     pub key: Option<String>,
     #[serde(default)]
+    #[schema(min_length = 1, max_length = 1048576)]
     pub value: Option<String>,
     #[serde(default)]
+    #[schema(value_type = Option<Base64>)]
     pub value_base64: Option<String>,
     #[serde(default)]
     pub envelope: Option<Envelope>,
 }
 
 /// `POST /v1/produce/batch`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ProduceBatch {
     /// 1 to 1 000 of them.
+    #[schema(min_items = 1, max_items = 1000)]
     pub messages: Vec<Produce>,
 }
 
 /// Where a message was stored.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Receipt {
+    #[schema(value_type = ProducedStatus)]
     pub status: &'static str,
+    #[schema(value_type = TopicName)]
     pub topic: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<TopicName>)]
     pub final_topic: Option<String>,
     pub partition: u32,
     pub offset: u64,
+    #[schema(value_type = MessageId)]
     pub id: String,
     pub deduplicated: bool,
 }
 
 /// One answer of many: what was done, or why not.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Item<T> {
     /// Done.
@@ -93,7 +119,7 @@ pub enum Item<T> {
 }
 
 /// The answer to `POST /v1/produce/batch`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct ProducedBatch {
     /// In the order of the request.
     pub results: Vec<Item<Receipt>>,
@@ -104,36 +130,49 @@ pub struct ProducedBatch {
 }
 
 /// `GET` or `POST /v1/consume`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Consume {
+    #[schema(value_type = TopicName)]
     pub topic: String,
+    #[schema(value_type = GroupName)]
     pub group: String,
+    #[schema(value_type = Owner)]
     pub owner: String,
     #[serde(default)]
+    #[schema(minimum = 250, maximum = 43200000)]
     pub lease_ms: Option<u64>,
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 10000, default = 2)]
     pub credit: Option<u32>,
     #[serde(default)]
+    #[schema(value_type = Option<SeekEnd>)]
     pub start: Option<Start>,
 }
 
 /// `POST /v1/receive`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Receive {
+    #[schema(value_type = TopicName)]
     pub topic: String,
+    #[schema(value_type = GroupName)]
     pub group: String,
+    #[schema(value_type = Owner)]
     pub owner: String,
     #[serde(default)]
+    #[schema(minimum = 250, maximum = 43200000)]
     pub lease_ms: Option<u64>,
     #[serde(default)]
+    #[schema(minimum = 1, maximum = 1000, default = 1)]
     pub max: Option<u32>,
     #[serde(default)]
+    #[schema(maximum = 60000, default = 20000)]
     pub wait_ms: Option<u64>,
     #[serde(default)]
+    #[schema(value_type = Option<SeekEnd>)]
     pub start: Option<Start>,
 }
 
@@ -148,18 +187,31 @@ pub enum Value<'a> {
     Base64(String),
 }
 
+/// Text or bytes, in one of two fields.
+pub(crate) fn value_shape() -> Object {
+    ObjectBuilder::new()
+        .property("value", Object::with_type(Type::String))
+        .property("value_base64", Ref::from_schema_name(Base64::name()))
+        .build()
+}
+
 /// One hand-over of a message to a consumer.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Delivery<'a> {
+    #[schema(value_type = MessageId)]
     pub id: String,
+    #[schema(value_type = TopicName)]
     pub topic: &'a str,
+    #[schema(value_type = GroupName)]
     pub group: &'a str,
     pub partition: u32,
     pub offset: u64,
     pub attempts: u32,
+    #[schema(value_type = String)]
     pub key: std::borrow::Cow<'a, str>,
     #[serde(flatten)]
+    #[schema(schema_with = value_shape)]
     pub value: Value<'a>,
     pub last_error: &'a str,
     pub tenant_id: &'a str,
@@ -178,27 +230,29 @@ pub struct Delivery<'a> {
 }
 
 /// Proof of the lease.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Lease {
+    #[schema(value_type = LeaseToken)]
     pub token: String,
     pub attempt: u32,
     pub expires_at: Time,
 }
 
 /// What the router said.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Routing<'a> {
     pub label: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_topic: Option<&'a str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schema(value_type = BTreeMap<String, String>)]
     pub meta: BTreeMap<&'a str, &'a str>,
 }
 
 /// W3C trace context of the produce.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Trace<'a> {
     pub traceparent: &'a str,
@@ -207,16 +261,17 @@ pub struct Trace<'a> {
 }
 
 /// A message that came back from the dead letters.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Redriven {
     /// The id it had when it was first stored.
+    #[schema(value_type = MessageId)]
     pub origin_id: String,
     /// How often it came back.
     pub times: u32,
 }
 
 /// The answer to `POST /v1/receive`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Received<'a> {
     /// Empty if none came in time.
     pub messages: Vec<Delivery<'a>>,

@@ -1,31 +1,127 @@
 //! Settling deliveries.
 
 use serde::{Deserialize, Serialize};
+use utoipa::openapi::{Object, Ref, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 use crate::Time;
+use crate::schema::{GroupName, LeaseToken, Owner, SettledStatus, TopicName};
 
 /// The delivery that is meant: by its token, or by place and owner as in v1.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Settle {
+    #[schema(value_type = Option<LeaseToken>)]
     pub token: Option<String>,
+    #[schema(value_type = Option<TopicName>)]
     pub topic: Option<String>,
+    #[schema(value_type = Option<GroupName>)]
     pub group: Option<String>,
+    #[schema(maximum = 1023)]
     pub partition: Option<u32>,
     pub offset: Option<u64>,
+    #[schema(value_type = Option<Owner>)]
     pub owner: Option<String>,
     pub reason: Option<String>,
+    #[schema(maximum = 604800000)]
     pub delay_ms: Option<u64>,
     #[serde(rename = "final")]
     pub is_final: Option<bool>,
     pub release: Option<bool>,
+    #[schema(minimum = 250, maximum = 43200000)]
     pub lease_ms: Option<u64>,
     pub op: Option<Op>,
 }
 
+/// `POST /v1/ack`: a [`Settle`] that says no more than which delivery.
+#[derive(Debug)]
+pub enum Ack {}
+
+/// `POST /v1/nack`: a [`Settle`] that may say what went wrong.
+#[derive(Debug)]
+pub enum Nack {}
+
+/// `POST /v1/extend`: a [`Settle`] that may say for how long.
+#[derive(Debug)]
+pub enum Extend {}
+
+/// An item of `POST /v1/settle`: a [`Settle`] that says what it is.
+#[derive(Debug)]
+pub enum SettleItem {}
+
+const OF_NACK: [&str; 4] = ["reason", "delay_ms", "final", "release"];
+const OF_EXTEND: [&str; 1] = ["lease_ms"];
+
+impl PartialSchema for Ack {
+    fn schema() -> RefOr<Schema> {
+        single(&[&OF_NACK, &OF_EXTEND])
+    }
+}
+
+impl PartialSchema for Nack {
+    fn schema() -> RefOr<Schema> {
+        single(&[&OF_EXTEND])
+    }
+}
+
+impl PartialSchema for Extend {
+    fn schema() -> RefOr<Schema> {
+        single(&[&OF_NACK])
+    }
+}
+
+impl PartialSchema for SettleItem {
+    fn schema() -> RefOr<Schema> {
+        let mut settle = whole();
+        settle.required.push("op".to_owned());
+        // Without the null that an absent field could be as well.
+        settle.properties.insert("op".to_owned(), Ref::from_schema_name(Op::name()).into());
+        settle.into()
+    }
+}
+
+impl ToSchema for Ack {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Settle::schemas(schemas);
+    }
+}
+
+impl ToSchema for Nack {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Settle::schemas(schemas);
+    }
+}
+
+impl ToSchema for Extend {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Settle::schemas(schemas);
+    }
+}
+
+impl ToSchema for SettleItem {
+    fn schemas(schemas: &mut Vec<(String, RefOr<Schema>)>) {
+        Settle::schemas(schemas);
+    }
+}
+
+fn whole() -> Object {
+    let RefOr::T(Schema::Object(settle)) = Settle::schema() else {
+        unreachable!("a struct with named fields is an object")
+    };
+    settle
+}
+
+/// What a route of its own takes: not `op`, for the path says it, and not what belongs to others.
+fn single(of_others: &[&[&str]]) -> RefOr<Schema> {
+    let mut settle = whole();
+    let is_own = |name: &str| name != "op" && !of_others.iter().any(|of| of.contains(&name));
+    settle.properties.retain(|name, _| is_own(name));
+    settle.into()
+}
+
 /// What an item of `POST /v1/settle` asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the words say it")]
 pub enum Op {
@@ -35,17 +131,19 @@ pub enum Op {
 }
 
 /// `POST /v1/settle`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SettleMany {
     /// 1 to 1 000 of them.
+    #[schema(value_type = Vec<SettleItem>, min_items = 1, max_items = 1000)]
     pub items: Vec<Settle>,
 }
 
 /// What became of one.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Settled {
     /// `acked`, `nacked` or `extended`.
+    #[schema(value_type = SettledStatus)]
     pub status: &'static str,
     /// The new end of an extended lease.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +151,7 @@ pub struct Settled {
 }
 
 /// The answer to `POST /v1/settle`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct SettledMany {
     /// In the order of the request.
     pub results: Vec<crate::message::Item<Settled>>,

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use utoipa::openapi::schema::{ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{KnownFormat, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
 /// A moment: milliseconds since 1970, written as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +55,20 @@ impl<'de> Deserialize<'de> for Time {
         text.parse().map_err(de::Error::custom)
     }
 }
+
+impl PartialSchema for Time {
+    fn schema() -> RefOr<Schema> {
+        let text = ObjectBuilder::new().schema_type(Type::String);
+        text.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+            .pattern(Some("^(19[7-9][0-9]|[2-9][0-9]{3})-"))
+            .description(Some(
+                "RFC 3339, from 1970 to 9999. Answers are in UTC, with milliseconds.",
+            ))
+            .into()
+    }
+}
+
+impl ToSchema for Time {}
 
 #[cfg(test)]
 mod tests {

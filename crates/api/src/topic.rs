@@ -3,49 +3,60 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use crate::Time;
+use crate::schema::{DeletedStatus, NewTopicName, PageCursor, TopicName, TopicStatus};
+use crate::settings::{NewSettings, Settings, SettingsPatch};
 
 /// `POST /v1/topics`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateTopic {
     /// Its name.
+    #[schema(value_type = NewTopicName)]
     pub name: String,
     /// 1 if absent or 0.
     #[serde(default)]
+    #[schema(minimum = 0, maximum = 1024, default = 1)]
     pub partitions: Option<i64>,
     /// What differs from the defaults.
     #[serde(default)]
+    #[schema(value_type = Option<NewSettings>)]
     pub settings: Option<Box<RawValue>>,
 }
 
 /// The answer to `POST /v1/topics`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct CreatedTopic {
     /// `created` or `exists`.
+    #[schema(value_type = TopicStatus)]
     pub status: &'static str,
     /// Its name.
+    #[schema(value_type = TopicName)]
     pub name: String,
     /// Its partitions.
     pub partitions: u32,
 }
 
 /// `PATCH /v1/topics/{topic}`.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PatchTopic {
     /// What is to change; null puts a setting back to its default.
+    #[schema(value_type = SettingsPatch)]
     pub settings: Box<RawValue>,
 }
 
 /// A topic.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Topic {
+    #[schema(value_type = TopicName)]
     pub name: String,
     pub partitions: u32,
     pub created_at: Time,
+    #[schema(value_type = Settings)]
     pub settings: Value,
     pub changed_settings: Vec<String>,
     pub messages: u64,
@@ -57,7 +68,7 @@ pub struct Topic {
 }
 
 /// One partition of a topic.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Partition {
     pub partition: u32,
@@ -68,26 +79,39 @@ pub struct Partition {
 }
 
 /// `GET /v1/topics`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct TopicNames {
     /// Sorted.
+    #[schema(value_type = Vec<TopicName>)]
     pub topics: Vec<String>,
 }
 
 /// `GET /v1/topics?detail=true`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct Topics {
     /// Sorted by name, without their partitions.
     pub topics: Vec<Topic>,
     /// Where the next page begins.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PageCursor>)]
     pub next_cursor: Option<String>,
 }
 
+/// Either of them.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum TopicList {
+    /// Without detail.
+    Names(TopicNames),
+    /// With it.
+    Topics(Topics),
+}
+
 /// `DELETE /v1/topics/{topic}`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 pub struct DeletedTopic {
     /// `deleted`.
+    #[schema(value_type = DeletedStatus)]
     pub status: &'static str,
     /// Messages that went with it.
     pub messages: u64,

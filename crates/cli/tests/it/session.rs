@@ -61,7 +61,7 @@ fn topics_are_made_shown_changed_and_deleted() {
         [2]
     "#]]);
     let said = server.stop();
-    assert!(said.contains("curl -s $Q/topics"), "{said}");
+    assert!(said.contains("curl -s $Q/produce"), "{said}");
     assert!(said.contains("forgotten: 0 messages"), "{said}");
 }
 

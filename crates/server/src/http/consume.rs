@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, Response, header};
-use driftq_api::message::Consume;
+use driftq_api::message::{Consume, Delivery};
 use driftq_core::command::{Join, Peer, PeerKind};
 use driftq_core::{Line, Session};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
+use super::openapi::{Missing, Query, QueryForm};
 use super::session::Connection;
 use super::{App, convert, group_name};
 use crate::node::Node;
@@ -31,12 +32,37 @@ impl Ask for Consume {
     ];
 }
 
-pub(crate) async fn stream(
+/// Deliveries as they come, one a line.
+#[utoipa::path(
+    get, path = "/v1/consume", operation_id = "consume_by_query", tag = "messages",
+    params(Query<Consume>),
+    responses((status = 200, description = "one delivery a line", body = Delivery<'static>, content_type = "application/x-ndjson"), Missing),
+)]
+pub(crate) async fn by_query(
     State(app): State<App>,
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
     input: Input<Consume>,
 ) -> Result<Response<Body>, Failure> {
-    let Consume { topic, group, owner, lease_ms, credit, start } = input.asked;
+    stream(&app, remote, input.asked).await
+}
+
+/// Deliveries as they come, one a line.
+#[utoipa::path(
+    post, path = "/v1/consume", operation_id = "consume", tag = "messages",
+    params(QueryForm<Consume>),
+    request_body = Consume,
+    responses((status = 200, description = "one delivery a line", body = Delivery<'static>, content_type = "application/x-ndjson"), Missing),
+)]
+pub(crate) async fn by_body(
+    State(app): State<App>,
+    ConnectInfo(remote): ConnectInfo<SocketAddr>,
+    input: Input<Consume>,
+) -> Result<Response<Body>, Failure> {
+    stream(&app, remote, input.asked).await
+}
+
+async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Response<Body>, Failure> {
+    let Consume { topic, group, owner, lease_ms, credit, start } = asked;
     let start = convert::start(start);
     let credit_bytes = app.limits.stream_bytes;
     let join = |consumer| Join {
@@ -49,7 +75,7 @@ pub(crate) async fn stream(
         start,
         peer: Peer { kind: PeerKind::Stream, remote: remote.to_string().into() },
     };
-    let connection = Connection::open(&app, join, Session::stream).await?;
+    let connection = Connection::open(app, join, Session::stream).await?;
     let stream = Stream { connection, node: app.node.clone(), draining: app.draining.clone() };
     let body = Body::from_stream(futures_util::stream::unfold(stream, Stream::next));
     let mut response = Response::new(body);

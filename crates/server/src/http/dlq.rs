@@ -10,6 +10,7 @@ use driftq_api::dlq::{
     DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
     Purge as PurgeRequest, Purged, Redrive as RedriveRequest, Redriven, RedrivenOne,
 };
+use driftq_api::schema;
 use driftq_api::{ErrorCode, Time};
 use driftq_core::command::{
     DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge, Redrive, TopicName,
@@ -17,9 +18,11 @@ use driftq_core::command::{
 use driftq_core::limits::{PURGE_MAX, REDRIVE_MAX};
 use driftq_core::{Answered, Command, DeathReason, MessageId, Reply, Timestamp};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
+use super::openapi::{Missing, Query, Unmet};
 use super::pages::{from_cursor, limit, to_cursor};
 use super::{App, bulk, convert, json, topic_name, unexpected};
 use crate::node::Lost;
@@ -31,19 +34,24 @@ const COUNT_MAX: u64 = 100_000;
 /// Errors that a summary names.
 const ERRORS_MAX: usize = 10;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     group: Option<String>,
+    #[schema(value_type = Option<schema::DeathReason>)]
     reason: Option<String>,
     tenant_id: Option<String>,
     run_id: Option<String>,
     error: Option<String>,
     since: Option<Time>,
     until: Option<Time>,
+    #[schema(value_type = Option<schema::DeadLetterStates>)]
     state: Option<String>,
+    #[schema(default = false)]
     summary: Option<bool>,
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
+    #[schema(value_type = Option<schema::PageCursor>)]
     cursor: Option<String>,
 }
 
@@ -136,6 +144,12 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Dead letters of a topic.
+#[utoipa::path(
+    get, path = "/v1/dlq/{topic}", operation_id = "list_dead_letters", tag = "dead letters",
+    params(("topic" = schema::TopicName, Path), Query<Asked>),
+    responses((status = 200, description = "newest first", body = WireLetters<'static>), Missing),
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -223,6 +237,13 @@ fn ids(texts: &[String]) -> Vec<Result<MessageId, Failure>> {
     texts.iter().map(id).collect()
 }
 
+/// Gives dead letters back to the group that failed.
+#[utoipa::path(
+    post, path = "/v1/dlq/{topic}/redrive", operation_id = "redrive", tag = "dead letters",
+    params(("topic" = schema::TopicName, Path)),
+    request_body = RedriveRequest,
+    responses((status = 200, description = "each stands alone", body = Redriven), Missing),
+)]
 pub(crate) async fn redrive(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -276,6 +297,13 @@ fn redriven(id: MessageId, answered: Result<Answered, Lost>) -> Result<RedrivenO
     Ok(RedrivenOne { id: id.to_string(), status, new: Some(place) })
 }
 
+/// Throws dead letters away; `confirm` is how many.
+#[utoipa::path(
+    post, path = "/v1/dlq/{topic}/purge", operation_id = "purge", tag = "dead letters",
+    params(("topic" = schema::TopicName, Path)),
+    request_body = PurgeRequest,
+    responses((status = 200, description = "gone", body = Purged), Missing, Unmet),
+)]
 pub(crate) async fn purge(
     State(app): State<App>,
     Path(topic): Path<String>,

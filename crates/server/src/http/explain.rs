@@ -1,28 +1,35 @@
 //! Why is it where it is?
 
-use axum::body::Body;
+use axum::Json;
 use axum::extract::State;
-use axum::http::Response;
 use driftq_api::explain::{
-    Group as WireGroup, InGroup as WireInGroup, Lease, Message as WireMessage,
+    Explained, Group as WireGroup, InGroup as WireInGroup, Lease, Message as WireMessage,
 };
-use driftq_core::command::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
+use driftq_api::schema;
+use driftq_core::command::{self, Explain, ExplainState, ExplainedMessage, InGroup};
 use driftq_core::view::Blocked;
 use driftq_core::{Command, MessageId, Reply};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
-use super::{App, NAMESPACE, convert, group_name, json, topic_name, unexpected};
+use super::openapi::{Missing, Query};
+use super::{App, NAMESPACE, convert, group_name, topic_name, unexpected};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
+    #[schema(value_type = Option<schema::MessageId>)]
     id: Option<String>,
+    #[schema(value_type = Option<schema::LeaseToken>)]
     token: Option<String>,
+    #[schema(value_type = Option<schema::TopicName>)]
     topic: Option<String>,
+    #[schema(maximum = 1023)]
     partition: Option<u32>,
     offset: Option<u64>,
+    #[schema(value_type = Option<schema::GroupName>)]
     group: Option<String>,
 }
 
@@ -37,17 +44,23 @@ impl Ask for Asked {
     ];
 }
 
+/// Why is it where it is?
+#[utoipa::path(
+    get, path = "/v1/explain", operation_id = "explain", tag = "messages",
+    params(Query<Asked>),
+    responses((status = 200, description = "a message or a group", body = Explained), Missing),
+)]
 pub(crate) async fn explain(
     State(app): State<App>,
     input: Input<Asked>,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Json<Explained>, Failure> {
     let what = meant(&app, input.asked)?;
     let Reply::Explained(explained) = app.ask(Command::Explain(Box::new(what))).await? else {
         return Err(unexpected());
     };
-    Ok(match &*explained {
-        Explained::Message(message) => json(&shown(message)),
-        Explained::Group { says, view } => json(&WireGroup {
+    Ok(Json(match &*explained {
+        command::Explained::Message(message) => Explained::Message(shown(message)),
+        command::Explained::Group { says, view } => Explained::Group(WireGroup {
             what: "group",
             topic: view.topic.to_string(),
             group: view.name.to_string(),
@@ -55,7 +68,7 @@ pub(crate) async fn explain(
             partitions: convert::cursors(view),
             consumers: view.consumers.iter().map(convert::consumer).collect(),
         }),
-    })
+    }))
 }
 
 /// Exactly one of the ways to name something.

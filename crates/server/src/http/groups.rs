@@ -7,19 +7,24 @@ use driftq_api::group::{
     CreateGroup, DeletedGroup, Group, Groups, Moved, Pause as PauseRequest, Resume,
     Seek as SeekRequest, SeekEnd, SeekTo as WireSeekTo, Sought,
 };
+use driftq_api::schema::{self, PageCursor, TopicName};
 use driftq_core::command::{GroupName, Pause, Seek, SeekTo};
 use driftq_core::{Command, Reply, Timestamp};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::failure::Failure;
 use super::input::{Ask, Confirm, Input, Nothing, Param, flag, number, text};
+use super::openapi::{Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
 use super::{App, convert, group_name, topic_name, unexpected};
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct List {
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
+    #[schema(value_type = Option<PageCursor>)]
     cursor: Option<String>,
 }
 
@@ -27,6 +32,12 @@ impl Ask for List {
     const QUERY: &'static [Param] = &[number("limit", &["limit"]), text("cursor", &["cursor"])];
 }
 
+/// Groups of a topic, sorted by name.
+#[utoipa::path(
+    get, path = "/v1/topics/{topic}/groups", operation_id = "list_groups", tag = "groups",
+    params(("topic" = TopicName, Path), Query<List>),
+    responses((status = 200, description = "the groups", body = Groups), Missing),
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -48,6 +59,12 @@ async fn view(app: &App, name: GroupName) -> Result<Json<Group>, Failure> {
     Ok(Json(convert::group(&view, true)))
 }
 
+/// One group.
+#[utoipa::path(
+    get, path = "/v1/topics/{topic}/groups/{group}", operation_id = "show_group", tag = "groups",
+    params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path)),
+    responses((status = 200, description = "the group", body = Group), Missing),
+)]
 pub(crate) async fn show(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
@@ -60,6 +77,13 @@ impl Ask for CreateGroup {
     const QUERY: &'static [Param] = &[text("start", &["start"])];
 }
 
+/// Makes a group.
+#[utoipa::path(
+    put, path = "/v1/topics/{topic}/groups/{group}", operation_id = "create_group", tag = "groups",
+    params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), QueryForm<CreateGroup>),
+    request_body = CreateGroup,
+    responses((status = 201, description = "made", body = Group), (status = 200, description = "was there", body = Group), Missing),
+)]
 pub(crate) async fn create(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
@@ -72,6 +96,12 @@ pub(crate) async fn create(
     Ok((status, view(&app, name).await?))
 }
 
+/// Deletes a group; `confirm` is its name.
+#[utoipa::path(
+    delete, path = "/v1/topics/{topic}/groups/{group}", operation_id = "delete_group", tag = "groups",
+    params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), Query<Confirm>),
+    responses((status = 200, description = "gone", body = DeletedGroup), Missing),
+)]
 pub(crate) async fn delete(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
@@ -97,6 +127,13 @@ impl Ask for PauseRequest {
         &[text("reason", &["reason"]), text("by", &["by"]), text("until", &["until"])];
 }
 
+/// Stops new leases of a group.
+#[utoipa::path(
+    post, path = "/v1/topics/{topic}/groups/{group}/pause", operation_id = "pause_group", tag = "groups",
+    params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), QueryForm<PauseRequest>),
+    request_body = PauseRequest,
+    responses((status = 200, description = "the group", body = Group), Missing),
+)]
 pub(crate) async fn pause(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
@@ -118,6 +155,13 @@ impl Ask for Resume {
     const QUERY: &'static [Param] = &[];
 }
 
+/// Ends a pause.
+#[utoipa::path(
+    post, path = "/v1/topics/{topic}/groups/{group}/resume", operation_id = "resume_group", tag = "groups",
+    params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path)),
+    request_body = Resume,
+    responses((status = 200, description = "the group", body = Group), Missing),
+)]
 pub(crate) async fn resume(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
@@ -132,6 +176,13 @@ impl Ask for SeekRequest {
     const QUERY: &'static [Param] = &[text("to", &["to"]), flag("dry_run", &["dry_run"])];
 }
 
+/// Moves the cursors of a group.
+#[utoipa::path(
+    post, path = "/v1/topics/{topic}/groups/{group}/seek", operation_id = "seek_group", tag = "groups",
+    params(("topic" = TopicName, Path), ("group" = schema::GroupName, Path), QueryForm<SeekRequest>),
+    request_body = SeekRequest,
+    responses((status = 200, description = "moved, or what would", body = Sought), Missing, Unmet),
+)]
 pub(crate) async fn seek(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,

@@ -12,10 +12,20 @@ use super::input::{Input, Nothing};
 use super::{App, NAMESPACE, topic_name, unexpected};
 use crate::metrics::Now;
 
+/// Whether the process serves.
+#[utoipa::path(
+    get, path = "/v1/healthz", operation_id = "alive", tag = "server",
+    responses((status = 200, description = "alive", body = Health)),
+)]
 pub(crate) async fn alive(_: Input<Nothing>) -> Json<Health> {
     Json(Health { status: "ok", reasons: Vec::new() })
 }
 
+/// Whether requests are taken.
+#[utoipa::path(
+    get, path = "/v1/readyz", operation_id = "ready", tag = "server",
+    responses((status = 200, description = "ready", body = Health), (status = 503, description = "not ready", body = Health)),
+)]
 pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusCode, Json<Health>) {
     let reasons = reasons(&app);
     match reasons.is_empty() {
@@ -36,6 +46,11 @@ fn reasons(app: &App) -> Vec<String> {
 /// What an SDK may ask before it sends.
 const FEATURES: &[&str] = &["batch", "receive", "settle"];
 
+/// What runs, and what survives.
+#[utoipa::path(
+    get, path = "/v1/version", operation_id = "version", tag = "server",
+    responses((status = 200, description = "what runs", body = Version)),
+)]
 pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<Version> {
     let about = app.about;
     Json(Version {
@@ -51,7 +66,11 @@ pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<V
 }
 
 /// What Prometheus reads: also, and above all, while the shard does not answer.
-pub(crate) async fn metrics(State(app): State<App>) -> String {
+#[utoipa::path(
+    get, path = "/metrics", operation_id = "metrics", tag = "server",
+    responses((status = 200, description = "numbers", body = String, content_type = "text/plain; charset=utf-8")),
+)]
+pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String {
     let is_ready = reasons(&app).is_empty();
     let at = driftq_storage::wall_clock();
     let (topics, groups) = match is_ready {

@@ -28,14 +28,14 @@ pub(crate) trait Ask: DeserializeOwned {
 
 /// One name of a query.
 pub(crate) struct Param {
-    name: &'static str,
+    pub(super) name: &'static str,
     /// Where it goes in the JSON form.
-    path: &'static [&'static str],
-    kind: Kind,
+    pub(super) path: &'static [&'static str],
+    pub(super) kind: Kind,
 }
 
 #[derive(Clone, Copy)]
-enum Kind {
+pub(super) enum Kind {
     Text,
     Number,
     Flag,
@@ -69,7 +69,7 @@ impl Ask for Nothing {
 }
 
 /// A delete: it says again what is to go.
-#[derive(serde::Deserialize)]
+#[derive(serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Confirm {
     pub(crate) confirm: Option<String>,

@@ -11,6 +11,7 @@ mod groups;
 mod guard;
 mod health;
 mod input;
+mod openapi;
 mod pages;
 mod peek;
 mod produce;
@@ -22,14 +23,16 @@ mod topics;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
 use driftq_core::command::{GroupName, TopicName};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
 
 use crate::node::Node;
 use failure::Failure;
 
 pub use accept::{Listener, serve};
 pub use guard::Guard;
+pub use openapi::document;
 
 /// The one namespace of a server without credentials of its own.
 pub(crate) const NAMESPACE: &str = "default";
@@ -89,34 +92,39 @@ fn group_name(topic: &str, group: &str) -> GroupName {
     GroupName { topic: topic_name(topic), group: group.into() }
 }
 
-/// Every route.
+/// Every route, and what the document says of it.
+fn routes() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(health::version))
+        .routes(routes!(topics::list, topics::create))
+        .routes(routes!(topics::show, topics::patch, topics::delete))
+        .routes(routes!(peek::messages))
+        .routes(routes!(groups::list))
+        .routes(routes!(groups::show, groups::create, groups::delete))
+        .routes(routes!(groups::pause))
+        .routes(routes!(groups::resume))
+        .routes(routes!(groups::seek))
+        .routes(routes!(produce::one))
+        .routes(routes!(produce::batch))
+        .routes(routes!(consume::by_query, consume::by_body))
+        .routes(routes!(receive::receive))
+        .routes(routes!(settle::ack))
+        .routes(routes!(settle::nack))
+        .routes(routes!(settle::extend))
+        .routes(routes!(settle::many))
+        .routes(routes!(dlq::list))
+        .routes(routes!(dlq::redrive))
+        .routes(routes!(dlq::purge))
+        .routes(routes!(explain::explain))
+        .routes(routes!(health::metrics))
+}
+
+/// Every route, ready to serve.
 pub fn router(app: App) -> Router {
-    let group = "/v1/topics/{topic}/groups/{group}";
-    Router::new()
-        .route("/v1/healthz", get(health::alive))
-        .route("/v1/readyz", get(health::ready))
-        .route("/v1/version", get(health::version))
-        .route("/v1/topics", get(topics::list).post(topics::create))
-        .route("/v1/topics/{topic}", get(topics::show).patch(topics::patch).delete(topics::delete))
-        .route("/v1/topics/{topic}/messages", get(peek::messages))
-        .route("/v1/topics/{topic}/groups", get(groups::list))
-        .route(group, get(groups::show).put(groups::create).delete(groups::delete))
-        .route(&format!("{group}/pause"), post(groups::pause))
-        .route(&format!("{group}/resume"), post(groups::resume))
-        .route(&format!("{group}/seek"), post(groups::seek))
-        .route("/v1/produce", post(produce::one))
-        .route("/v1/produce/batch", post(produce::batch))
-        .route("/v1/consume", get(consume::stream).post(consume::stream))
-        .route("/v1/receive", post(receive::receive))
-        .route("/v1/ack", post(settle::ack))
-        .route("/v1/nack", post(settle::nack))
-        .route("/v1/extend", post(settle::extend))
-        .route("/v1/settle", post(settle::many))
-        .route("/v1/dlq/{topic}", get(dlq::list))
-        .route("/v1/dlq/{topic}/redrive", post(dlq::redrive))
-        .route("/v1/dlq/{topic}/purge", post(dlq::purge))
-        .route("/v1/explain", get(explain::explain))
-        .route("/metrics", get(health::metrics))
+    let (router, _) = routes().split_for_parts();
+    router
         .fallback(no_route)
         .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))

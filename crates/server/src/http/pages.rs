@@ -23,6 +23,7 @@ pub(crate) fn to_cursor(place: &str) -> String {
 pub(crate) fn from_cursor(cursor: &str) -> Result<String, Failure> {
     let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok();
     bytes
+        .filter(|bytes| !bytes.is_empty())
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .ok_or_else(|| Failure::invalid("cursor", "send next_cursor of the page before, unchanged"))
 }

@@ -7,12 +7,15 @@ use axum::http::Response;
 use bytes::Bytes;
 use driftq_api::Time;
 use driftq_api::peek::{Messages, Peeked as WirePeeked};
+use driftq_api::schema::{self, TopicName};
 use driftq_core::command::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
 use driftq_core::{Command, Offset, Reply, Timestamp};
 use serde::Deserialize;
+use utoipa::ToSchema;
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
+use super::openapi::{Missing, Query};
 use super::pages::{from_cursor, limit, to_cursor};
 use super::{App, convert, json, topic_name, unexpected};
 
@@ -21,22 +24,29 @@ const SCAN_MAX: u64 = 10_000;
 /// Bytes that one call brings.
 const BYTES_MAX: u64 = 16 << 20;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
+    #[schema(maximum = 1023)]
     partition: Option<u32>,
+    #[schema(value_type = Option<u64>)]
     from: Option<Offset>,
+    #[schema(value_type = Option<schema::GroupName>)]
     group: Option<String>,
     key: Option<String>,
     run_id: Option<String>,
     step_id: Option<String>,
     tenant_id: Option<String>,
     idempotency_key: Option<String>,
+    #[schema(value_type = Option<schema::PeekState>)]
     state: Option<String>,
     since: Option<Time>,
     until: Option<Time>,
+    #[schema(default = true)]
     values: Option<bool>,
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
+    #[schema(value_type = Option<schema::PageCursor>)]
     cursor: Option<String>,
 }
 
@@ -80,6 +90,12 @@ impl Place {
     }
 }
 
+/// Looks at messages without taking them.
+#[utoipa::path(
+    get, path = "/v1/topics/{topic}/messages", operation_id = "peek", tag = "messages",
+    params(("topic" = TopicName, Path), Query<Asked>),
+    responses((status = 200, description = "what was found", body = Messages<'static>), Missing),
+)]
 pub(crate) async fn messages(
     State(app): State<App>,
     Path(topic): Path<String>,

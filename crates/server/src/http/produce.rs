@@ -6,11 +6,13 @@ use axum::http::HeaderMap;
 use bytes::Bytes;
 use data_encoding::BASE64;
 use driftq_api::message::{Produce as Request, ProduceBatch, ProducedBatch, Receipt};
+use driftq_api::schema::IdempotencyKey;
 use driftq_core::command::Produce;
 use driftq_core::{Answered, Command, Reply, Trace};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text, unix_ms};
+use super::openapi::{Conflicting, Missing, QueryForm};
 use super::{App, bulk, convert, topic_name, unexpected};
 use crate::node::Lost;
 
@@ -41,6 +43,18 @@ impl Ask for ProduceBatch {
     const QUERY: &'static [Param] = &[];
 }
 
+/// Stores a message.
+#[utoipa::path(
+    post, path = "/v1/produce", operation_id = "produce", tag = "messages",
+    params(
+        QueryForm<Request>,
+        ("Idempotency-Key" = Option<IdempotencyKey>, Header, description = "The same as envelope.idempotency_key; bare or in double quotes"),
+        ("traceparent" = Option<String>, Header, description = "W3C trace context; comes back in the delivery"),
+        ("tracestate" = Option<String>, Header),
+    ),
+    request_body = Request,
+    responses((status = 200, description = "stored", body = Receipt), Missing, Conflicting),
+)]
 pub(crate) async fn one(
     State(app): State<App>,
     input: Input<Request>,
@@ -127,6 +141,16 @@ fn receipt(topic: String, answered: Result<Answered, Lost>) -> Result<Receipt, F
     })
 }
 
+/// Stores many messages, each by itself.
+#[utoipa::path(
+    post, path = "/v1/produce/batch", operation_id = "produce_batch", tag = "messages",
+    params(
+        ("traceparent" = Option<String>, Header, description = "W3C trace context; comes back in the delivery"),
+        ("tracestate" = Option<String>, Header),
+    ),
+    request_body = ProduceBatch,
+    responses((status = 200, description = "each stands alone", body = ProducedBatch)),
+)]
 pub(crate) async fn batch(
     State(app): State<App>,
     input: Input<ProduceBatch>,

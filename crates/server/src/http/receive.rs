@@ -13,6 +13,7 @@ use driftq_core::{Command, Reply, Session};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
+use super::openapi::{Missing, QueryForm};
 use super::session::Connection;
 use super::{App, convert, group_name, json};
 
@@ -35,6 +36,13 @@ impl Ask for Receive {
     ];
 }
 
+/// Waits for messages and leases them.
+#[utoipa::path(
+    post, path = "/v1/receive", operation_id = "receive", tag = "messages",
+    params(QueryForm<Receive>),
+    request_body = Receive,
+    responses((status = 200, description = "what came in time", body = Received<'static>), Missing),
+)]
 pub(crate) async fn receive(
     State(app): State<App>,
     ConnectInfo(remote): ConnectInfo<SocketAddr>,

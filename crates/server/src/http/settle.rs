@@ -3,12 +3,13 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use driftq_api::settle::{Op, Settle, SettleMany, Settled, SettledMany};
+use driftq_api::settle::{self as wire, Op, Settle, SettleMany, Settled, SettledMany};
 use driftq_core::command::{Claim, Extend, Nack, NackKind};
 use driftq_core::{Answered, Command, LeaseToken, Reply};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
+use super::openapi::{Missing, QueryForm, Stale};
 use super::{App, NAMESPACE, bulk, convert, group_name, topic_name, unexpected};
 use crate::node::Lost;
 
@@ -33,6 +34,13 @@ impl Ask for SettleMany {
     const QUERY: &'static [Param] = &[];
 }
 
+/// Ends a delivery: done.
+#[utoipa::path(
+    post, path = "/v1/ack", operation_id = "ack", tag = "settling",
+    params(QueryForm<Settle, wire::Ack>),
+    request_body = wire::Ack,
+    responses((status = 204, description = "settled"), Missing, Stale),
+)]
 pub(crate) async fn ack(
     State(app): State<App>,
     input: Input<Settle>,
@@ -40,6 +48,13 @@ pub(crate) async fn ack(
     settle(&app, Op::Ack, input.asked).await.map(|_| StatusCode::NO_CONTENT)
 }
 
+/// Ends a delivery: failed, or given back.
+#[utoipa::path(
+    post, path = "/v1/nack", operation_id = "nack", tag = "settling",
+    params(QueryForm<Settle, wire::Nack>),
+    request_body = wire::Nack,
+    responses((status = 204, description = "noted"), Missing, Stale),
+)]
 pub(crate) async fn nack(
     State(app): State<App>,
     input: Input<Settle>,
@@ -47,6 +62,13 @@ pub(crate) async fn nack(
     settle(&app, Op::Nack, input.asked).await.map(|_| StatusCode::NO_CONTENT)
 }
 
+/// Moves the end of a lease.
+#[utoipa::path(
+    post, path = "/v1/extend", operation_id = "extend", tag = "settling",
+    params(QueryForm<Settle, wire::Extend>),
+    request_body = wire::Extend,
+    responses((status = 200, description = "the new end", body = Settled), Missing, Stale),
+)]
 pub(crate) async fn extend(
     State(app): State<App>,
     input: Input<Settle>,
@@ -62,6 +84,12 @@ async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, Failure> {
     settled(op, app.node.call(command).await)
 }
 
+/// Settles many deliveries, each by itself.
+#[utoipa::path(
+    post, path = "/v1/settle", operation_id = "settle", tag = "settling",
+    request_body = SettleMany,
+    responses((status = 200, description = "each stands alone", body = SettledMany)),
+)]
 pub(crate) async fn many(
     State(app): State<App>,
     input: Input<SettleMany>,

@@ -3,26 +3,40 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use driftq_api::schema::{PageCursor, TopicName};
 use driftq_api::topic::{
-    CreateTopic as Create, CreatedTopic, DeletedTopic, PatchTopic as Patch, Topic, TopicNames,
-    Topics,
+    CreateTopic as Create, CreatedTopic, DeletedTopic, PatchTopic as Patch, Topic, TopicList,
+    TopicNames, Topics,
 };
 use driftq_api::{Error, ErrorCode};
 use driftq_core::command::{CreateTopic, PatchTopic};
 use driftq_core::{Command, Rejection, Reply, SettingName, SettingsChange, SettingsPatch};
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 use super::failure::Failure;
 use super::input::{Ask, Confirm, Input, Nothing, Param, flag, from_json, number, text};
+use super::openapi::{Exists, Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
 use super::{App, NAMESPACE, convert, topic_name, unexpected};
+
+/// The largest integer that every reader of JSON keeps as it is.
+const EXACT_MAX: u64 = (1 << 53) - 1;
 
 impl Ask for Create {
     const QUERY: &'static [Param] =
         &[text("name", &["name"]), number("partitions", &["partitions"])];
 }
 
+/// Makes a topic.
+#[utoipa::path(
+    post, path = "/v1/topics", operation_id = "create_topic", tag = "topics",
+    params(QueryForm<Create>),
+    request_body = Create,
+    responses((status = 201, description = "made", body = CreatedTopic), (status = 200, description = "was there", body = CreatedTopic), Exists),
+)]
 pub(crate) async fn create(
     State(app): State<App>,
     input: Input<Create>,
@@ -49,7 +63,13 @@ pub(crate) async fn create(
 }
 
 fn patch_of(raw: &RawValue) -> Result<SettingsPatch, Failure> {
-    from_json(raw.get().as_bytes()).map_err(in_settings)
+    let patch: SettingsPatch = from_json(raw.get().as_bytes()).map_err(in_settings)?;
+    let settings = serde_json::to_value(&patch).expect("settings are plain");
+    let is_exact = |value: &Value| value.as_u64().is_none_or(|number| number <= EXACT_MAX);
+    match settings.as_object().into_iter().flatten().find(|(_, value)| !is_exact(value)) {
+        Some((name, _)) => Err(in_settings(Failure::invalid(name, "is 2^53 or more"))),
+        None => Ok(patch),
+    }
 }
 
 /// The field is one of the settings.
@@ -67,6 +87,12 @@ async fn view(app: &App, name: driftq_core::command::TopicName) -> Result<Topic,
     Ok(convert::topic(&view, true))
 }
 
+/// One topic.
+#[utoipa::path(
+    get, path = "/v1/topics/{topic}", operation_id = "show_topic", tag = "topics",
+    params(("topic" = TopicName, Path)),
+    responses((status = 200, description = "the topic", body = Topic), Missing),
+)]
 pub(crate) async fn show(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -75,12 +101,14 @@ pub(crate) async fn show(
     Ok(Json(view(&app, topic_name(&topic)).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct List {
     #[serde(default)]
     detail: bool,
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
+    #[schema(value_type = Option<PageCursor>)]
     cursor: Option<String>,
 }
 
@@ -89,28 +117,40 @@ impl Ask for List {
         &[flag("detail", &["detail"]), number("limit", &["limit"]), text("cursor", &["cursor"])];
 }
 
+/// All topics, sorted by name.
+#[utoipa::path(
+    get, path = "/v1/topics", operation_id = "list_topics", tag = "topics",
+    params(Query<List>),
+    responses((status = 200, description = "names, or topics where `detail` is asked for", body = TopicList)),
+)]
 pub(crate) async fn list(
     State(app): State<App>,
     input: Input<List>,
-) -> Result<axum::response::Response, Failure> {
-    use axum::response::IntoResponse as _;
+) -> Result<Json<TopicList>, Failure> {
     let List { detail, limit, cursor } = input.asked;
+    let pages = Pages::new(limit, cursor.as_deref())?;
     let list = Command::ListTopics { namespace: NAMESPACE.into() };
     let Reply::Topics(views) = app.ask(list).await? else { return Err(unexpected()) };
     if !detail {
         let topics = views.iter().map(|view| view.name.to_string()).collect();
-        return Ok(Json(TopicNames { topics }).into_response());
+        return Ok(Json(TopicList::Names(TopicNames { topics })));
     }
-    let pages = Pages::new(limit, cursor.as_deref())?;
     let (views, next_cursor) = pages.of(views, |view| &view.name);
     let topics = views.iter().map(|view| convert::topic(view, false)).collect();
-    Ok(Json(Topics { topics, next_cursor }).into_response())
+    Ok(Json(TopicList::Topics(Topics { topics, next_cursor })))
 }
 
 impl Ask for Patch {
     const QUERY: &'static [Param] = &[];
 }
 
+/// Changes settings.
+#[utoipa::path(
+    patch, path = "/v1/topics/{topic}", operation_id = "patch_topic", tag = "topics",
+    params(("topic" = TopicName, Path)),
+    request_body = Patch,
+    responses((status = 200, description = "the topic as it is now", body = Topic), Missing, Unmet),
+)]
 pub(crate) async fn patch(
     State(app): State<App>,
     Path(topic): Path<String>,
@@ -141,7 +181,8 @@ fn change_of(raw: &RawValue) -> Result<SettingsChange, Failure> {
         }
     }
     let set = format!("{{{}}}", set.join(","));
-    change.set = from_json(set.as_bytes()).map_err(in_settings)?;
+    let set = RawValue::from_string(set).expect("made of JSON");
+    change.set = patch_of(&set)?;
     Ok(change)
 }
 
@@ -176,6 +217,12 @@ impl<'de> Deserialize<'de> for Given {
     }
 }
 
+/// Deletes a topic; `confirm` is its name.
+#[utoipa::path(
+    delete, path = "/v1/topics/{topic}", operation_id = "delete_topic", tag = "topics",
+    params(("topic" = TopicName, Path), Query<Confirm>),
+    responses((status = 200, description = "gone", body = DeletedTopic), Missing, Unmet),
+)]
 pub(crate) async fn delete(
     State(app): State<App>,
     Path(topic): Path<String>,

@@ -304,3 +304,13 @@ async fn groups_do_not_know_of_each_other() {
     assert_eq!(broker.group("t", "a").await["backlog"], 0);
     assert_eq!(broker.group("t", "b").await["backlog"], 1);
 }
+
+#[tokio::test]
+async fn a_cursor_that_says_nothing_is_refused() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let lists = ["/v1/topics/t/groups", "/v1/topics/t/messages", "/v1/dlq/t", "/v1/topics"];
+    for list in lists {
+        broker.get(format!("{list}?cursor=")).await.invalid("cursor");
+    }
+}

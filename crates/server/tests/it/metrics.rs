@@ -237,3 +237,9 @@ async fn a_pause_and_who_takes_part_are_shown() {
     assert_eq!(metric(&broker, "driftq_paused", "").await, Some(1.0));
     assert_eq!(metric(&broker, "driftq_consumers", "").await, Some(1.0));
 }
+
+#[tokio::test]
+async fn the_page_takes_no_parameters() {
+    let broker = Broker::start().await;
+    broker.get("/metrics?verbose=true").await.invalid("verbose");
+}

@@ -249,3 +249,31 @@ async fn a_lower_limit_revokes_nothing() {
     broker.ack(crate::verbs::token(&second)).await.is(204);
     assert_eq!(broker.receive_now("t", "g", "o").await.len(), 1);
 }
+
+#[tokio::test]
+async fn a_number_that_not_every_reader_keeps_is_refused() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let largest = (1_u64 << 53) - 1;
+    for name in ["max_backlog_messages", "max_backlog_bytes", "retention_bytes"] {
+        let kept = json!({ "settings": { name: largest } });
+        assert_eq!(broker.patch("/v1/topics/t", kept).await.is(200)["settings"][name], largest);
+        let settings = json!({ name: largest + 1 });
+        let changed = json!({ "settings": settings });
+        broker.patch("/v1/topics/t", changed).await.invalid(name);
+        let made = json!({ "name": "u", "settings": settings });
+        broker.post("/v1/topics", made).await.invalid(name);
+    }
+}
+
+#[tokio::test]
+async fn dead_letters_have_no_settings_of_their_own() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    broker.produce("t", "x").await;
+    let delivery = broker.receive("t", "g", "w").await;
+    let final_nack = json!({ "final": true });
+    broker.nack(crate::verbs::token(&delivery), final_nack).await.is(204);
+    let patch = json!({ "settings": { "lease_ms": 1000 } });
+    broker.patch("/v1/topics/dlq.t", patch).await.refused(409, "FAILED_PRECONDITION");
+}

@@ -1,0 +1,124 @@
+//! What texts and words of the wire may be, for the OpenAPI document. Nothing here is ever made: fields are
+//! plain texts, and these say how they look.
+
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::{KnownFormat, RefOr, Schema};
+use utoipa::{PartialSchema, ToSchema};
+
+fn text() -> ObjectBuilder {
+    ObjectBuilder::new().schema_type(Type::String)
+}
+
+macro_rules! schemas {
+    ($($(#[$doc:meta])* $name:ident = $schema:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub enum $name {}
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let schema: Object = $schema.build();
+                schema.into()
+            }
+        }
+
+        impl ToSchema for $name {}
+    )*};
+}
+
+fn words(words: &[&str]) -> ObjectBuilder {
+    text().enum_values(Some(words.iter().copied()))
+}
+
+/// One of these words.
+pub(crate) fn word(of: &[&str]) -> Object {
+    words(of).build()
+}
+
+schemas! {
+    /// A topic, also one of dead letters.
+    TopicName = text()
+        .max_length(Some(254))
+        .pattern(Some("^[A-Za-z0-9][A-Za-z0-9._-]{0,253}$"));
+    /// A topic that can be made.
+    NewTopicName = text()
+        .max_length(Some(250))
+        .pattern(Some(r"^(?!dlq\.|sys\.)[A-Za-z0-9][A-Za-z0-9._-]{0,249}$"))
+        .description(Some("Names that begin with `dlq.` or `sys.` belong to the server."));
+    /// A group.
+    GroupName = text()
+        .max_length(Some(128))
+        .pattern(Some("^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"));
+    /// What a consumer calls itself.
+    Owner = text()
+        .min_length(Some(1))
+        .max_length(Some(255))
+        .pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]+$"))
+        .description(Some("At most 255 bytes of UTF-8, without control characters."));
+    /// Our user's customer.
+    Tenant = text().max_length(Some(255)).description(Some("At most 255 bytes of UTF-8."));
+    /// Names a message to its producer.
+    IdempotencyKey = text()
+        .max_length(Some(255))
+        .pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]*$"))
+        .description(Some("At most 255 bytes of UTF-8, without control characters. Empty is absent."));
+    /// A text of an envelope.
+    EnvelopeText = text().max_length(Some(1024)).description(Some("At most 1 KiB of UTF-8."));
+    /// The key of a message.
+    MessageKey = text().max_length(Some(1024)).description(Some("At most 1 KiB of UTF-8."));
+    /// Bytes in the standard alphabet, padded.
+    Base64 = text()
+        .min_length(Some(4))
+        .max_length(Some(1_398_104))
+        .format(Some(SchemaFormat::KnownFormat(KnownFormat::Byte)))
+        .pattern(Some("^([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$"));
+    /// Says where a message is. Opaque.
+    MessageId = text().max_length(Some(64)).pattern(Some("^m_[a-z2-7]+$"));
+    /// Proof of a lease. Opaque.
+    LeaseToken = text().max_length(Some(512)).pattern(Some("^lt_[A-Za-z0-9_-]+$"));
+    /// Where the next page begins. Opaque.
+    PageCursor = text().pattern(Some("^[A-Za-z0-9_-]+$"));
+
+    /// How a topic came to be.
+    TopicStatus = words(&["created", "exists"]);
+    /// It is gone.
+    DeletedStatus = words(&["deleted"]);
+    /// It is stored.
+    ProducedStatus = words(&["produced"]);
+    /// The cursor moved.
+    MovedStatus = words(&["moved"]);
+    /// What was done to a delivery.
+    SettledStatus = words(&["acked", "nacked", "extended"]);
+    /// What was done to a dead letter.
+    RedrivenStatus = words(&["redriven", "already", "would"]);
+    /// Whether it serves.
+    HealthStatus = words(&["ok", "ready", "not_ready"]);
+    /// Why no fresh message goes out of a partition.
+    Blocked = words(&[
+        "paused", "no_consumers", "no_credit", "in_flight_limit", "max_open", "nothing_new", "loading",
+    ]);
+    /// Why a message died.
+    DeathReason = words(&["exhausted", "final", "deadline", "undeliverable"]);
+    /// What became of a dead letter.
+    DeadLetterState = words(&["dead", "redriven"]);
+    /// Which dead letters a list shows.
+    DeadLetterStates = words(&["dead", "redriven", "all"]).default(Some("dead".into()));
+    /// Where a message is in a group.
+    PeekState = words(&["ready", "leased", "waiting", "settled"]);
+    /// Where a message is in a group, or was.
+    ExplainState = words(&["ready", "leased", "waiting", "settled", "dead", "trimmed"]);
+    /// A message is explained.
+    WhatMessage = words(&["message"]);
+    /// A group is explained.
+    WhatGroup = words(&["group"]);
+    /// What happened to a message before.
+    History = words(&["not kept"]);
+    /// Where rows live.
+    EngineName = words(&["memory", "sqlite"]);
+    /// Where messages without a key go.
+    Keyless = words(&["partition_0", "round_robin"]).default(Some("partition_0".into()));
+    /// Whether consuming makes groups.
+    GroupsWord = words(&["open", "declared"]).default(Some("open".into()));
+    /// What becomes of an effect in doubt.
+    OnDoubt = words(&["retry", "probe", "park"]);
+}

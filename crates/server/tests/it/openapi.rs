@@ -1,0 +1,111 @@
+//! The OpenAPI document is the committed one, and says the core's numbers.
+
+use driftq_core::{Settings, limits};
+use driftq_server::http::document;
+use expect_test::expect_file;
+use serde_json::{Value, json};
+
+#[test]
+fn the_committed_document_is_the_one_the_code_makes() {
+    let mut document = serde_json::to_string_pretty(&document()).expect("plain JSON");
+    document.push('\n');
+    expect_file!["../../../../docs/reference/openapi.json"].assert_eq(&document);
+}
+
+#[test]
+fn every_reference_leads_somewhere_and_every_schema_is_used() {
+    let document = document();
+    let text = document.to_string();
+    let schemas = document["components"]["schemas"].as_object().expect("schemas");
+    for name in schemas.keys() {
+        let is_used = text.contains(&format!("\"#/components/schemas/{name}\""));
+        // It is on no route: every path may refuse a method.
+        assert!(is_used || name == "MethodNotAllowed", "nothing refers to {name}");
+    }
+    for used in text.split("\"#/").skip(1) {
+        let (place, _) = used.split_once('"').expect("a whole text");
+        assert!(document.pointer(&format!("/{place}")).is_some(), "{place} is not there");
+    }
+}
+
+#[test]
+fn no_two_operations_have_one_name() {
+    let document = document();
+    let paths = document["paths"].as_object().expect("paths").values();
+    let operations = paths.flat_map(|path| path.as_object().expect("operations").values());
+    let mut names: Vec<&str> =
+        operations.map(|of| of["operationId"].as_str().expect("a name")).collect();
+    names.sort_unstable();
+    let all = names.len();
+    names.dedup();
+    assert_eq!(names.len(), all, "{names:?}");
+}
+
+#[test]
+fn its_settings_are_those_of_the_core_with_their_defaults() {
+    let of_core = serde_json::to_value(Settings::default()).expect("plain");
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    let properties = schemas["Settings"]["properties"].as_object().expect("settings");
+    let names: Vec<&String> = properties.keys().collect();
+    let mut expected: Vec<&String> = of_core.as_object().expect("settings").keys().collect();
+    expected.sort();
+    assert_eq!(names, expected);
+    for name in ["NewSettings", "SettingsPatch"] {
+        let sent = schemas[name]["properties"].as_object().expect("settings");
+        assert_eq!(sent.keys().collect::<Vec<_>>(), names, "{name}");
+    }
+    let referred = |of: &Value| match of["$ref"].as_str().and_then(|to| to.rsplit('/').next()) {
+        Some(name) => schemas[name].clone(),
+        None => of.clone(),
+    };
+    for (name, property) in properties {
+        let property = referred(property);
+        match property["properties"].as_object() {
+            Some(inner) => inner.iter().for_each(|(part, of)| {
+                assert_eq!(of["default"], of_core[name][part], "{name}.{part}");
+            }),
+            // Null is a default too.
+            None => assert_eq!(property["default"], of_core[name], "{name}"),
+        }
+    }
+}
+
+#[test]
+fn its_bounds_are_those_of_the_core() {
+    let document = document();
+    let schema = |name: &str| -> &Value { &document["components"]["schemas"][name] };
+    let bounds = [
+        ("NewTopicName", "/maxLength", limits::TOPIC_BYTES_MAX),
+        ("TopicName", "/maxLength", "dlq.".len() + limits::TOPIC_BYTES_MAX),
+        ("GroupName", "/maxLength", limits::GROUP_BYTES_MAX),
+        ("Owner", "/maxLength", limits::OWNER_BYTES_MAX),
+        ("Tenant", "/maxLength", limits::TENANT_BYTES_MAX),
+        ("IdempotencyKey", "/maxLength", limits::IDEMPOTENCY_KEY_BYTES_MAX),
+        ("MessageKey", "/maxLength", limits::KEY_BYTES_MAX),
+        ("EnvelopeText", "/maxLength", limits::ENVELOPE_TEXT_BYTES_MAX),
+        ("Produce", "/properties/value/maxLength", limits::VALUE_BYTES_DEFAULT),
+        ("Base64", "/maxLength", limits::VALUE_BYTES_DEFAULT.div_ceil(3) * 4),
+        ("Redrive", "/properties/ids/maxItems", limits::REDRIVE_MAX),
+        ("Redrive", "/properties/limit/maximum", limits::REDRIVE_MAX),
+    ];
+    for (name, place, bound) in bounds {
+        assert_eq!(schema(name).pointer(place), Some(&json!(bound)), "{name}{place}");
+    }
+    let numbers = [
+        ("CreateTopic", "partitions", "maximum", u64::from(limits::PARTITIONS_MAX)),
+        ("AtOffset", "partition", "maximum", u64::from(limits::PARTITIONS_MAX) - 1),
+        ("Envelope", "partition_override", "maximum", u64::from(limits::PARTITIONS_MAX) - 1),
+        ("Consume", "credit", "maximum", u64::from(limits::CREDIT_MAX)),
+        ("Nack", "delay_ms", "maximum", limits::DELAY_MS_MAX),
+        ("RetryPolicy", "max_attempts", "maximum", u64::from(limits::ATTEMPTS_MAX.unsigned_abs())),
+    ];
+    for (name, field, which, bound) in numbers {
+        assert_eq!(schema(name)["properties"][field][which], json!(bound), "{name}.{field}");
+    }
+    for name in ["Consume", "Receive", "Extend", "SettleItem", "Settings", "NewSettings"] {
+        let lease_ms = &schema(name)["properties"]["lease_ms"];
+        assert_eq!(lease_ms["minimum"], json!(limits::LEASE_MS_MIN), "{name}");
+        assert_eq!(lease_ms["maximum"], json!(limits::LEASE_MS_MAX), "{name}");
+    }
+}

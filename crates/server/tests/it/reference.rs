@@ -1,0 +1,326 @@
+//! The reference page and the OpenAPI document say the same: routes, fields, statuses, errors, both ways.
+//!
+//! How the page is read: a route is a heading `` `POST /v1/ack` ``. Below it, `field` and `parameter` tables
+//! say what is sent, JSON what is answered, lines that begin with `Query form`, `Answers` and `Refuses with`
+//! the rest. An object is shown with all its fields, or left out: in JSON as `{ "…": … }`, in a table as
+//! one row. What is left out somewhere is shown somewhere else. In JSON a text beside objects is a remark.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use driftq_api::ErrorCode;
+use driftq_server::http::document;
+use serde_json::Value;
+
+const PAGE: &str = include_str!("../../../../docs/reference/api.md");
+
+type Names = BTreeSet<String>;
+
+/// The words in backticks.
+fn ticked(text: &str) -> Names {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn names<'a>(of: impl IntoIterator<Item = &'a str>) -> Names {
+    of.into_iter().map(str::to_owned).collect()
+}
+
+/// A part of the page, from its heading to the next.
+struct Section {
+    heading: &'static str,
+    text: &'static str,
+}
+
+fn sections() -> Vec<Section> {
+    let parts = PAGE.split("\n#").skip(1);
+    let section = |part: &'static str| {
+        let (heading, text) = part.split_once('\n').unwrap_or((part, ""));
+        Section { heading: heading.trim_start_matches(['#', ' ']), text }
+    };
+    parts.map(section).collect()
+}
+
+impl Section {
+    /// First cells of the rows of the tables whose first column is called `head`.
+    fn rows(&self, head: &str) -> Vec<&'static str> {
+        let mut is_meant = false;
+        let mut rows = Vec::new();
+        for line in self.text.lines() {
+            let Some(first) = line.strip_prefix('|').and_then(|cells| cells.split('|').next())
+            else {
+                is_meant = false;
+                continue;
+            };
+            match is_meant {
+                true => rows.push(first),
+                false => is_meant = first.trim() == head,
+            }
+        }
+        rows
+    }
+
+    /// The paragraph that begins like this.
+    fn paragraph(&self, beginning: &str) -> &'static str {
+        let begin = |paragraph: &&str| paragraph.starts_with(beginning);
+        self.text.split("\n\n").map(str::trim).find(begin).unwrap_or_default()
+    }
+
+    fn fields(&self, head: &str) -> Names {
+        self.rows(head).into_iter().flat_map(ticked).collect()
+    }
+
+    /// What is answered, by dotted name; and the names of objects that are left out.
+    fn answered(&self) -> (Names, Names) {
+        let (mut shown, mut left_out) = (Names::new(), Names::new());
+        for block in self.text.split("```json\n").skip(1) {
+            let (block, _) = block.split_once("```").expect("a block ends");
+            let value: Value = serde_json::from_str(block)
+                .unwrap_or_else(|error| panic!("{}: {error}\n{block}", self.heading));
+            dotted(&value, "", &mut shown, &mut left_out);
+        }
+        (shown, left_out)
+    }
+}
+
+fn dotted(value: &Value, at: &str, shown: &mut Names, left_out: &mut Names) {
+    for item in value.as_array().into_iter().flatten() {
+        dotted(item, at, shown, left_out);
+    }
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        if name == "…" {
+            left_out.insert(at.to_owned());
+            continue;
+        }
+        let name = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+        dotted(inner, &name, shown, left_out);
+        shown.insert(name);
+    }
+}
+
+/// The document, and which of its objects the page has shown or only named.
+struct Compared {
+    document: Value,
+    shown: Names,
+    named: Names,
+}
+
+impl Compared {
+    /// The fields of a schema in any of its shapes, and what those are called.
+    fn fields(&self, schema: &Value) -> (BTreeMap<String, Vec<Value>>, Names) {
+        let mut fields: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let mut called = Names::new();
+        let mut rest = vec![schema.clone()];
+        while let Some(schema) = rest.pop() {
+            let name = schema["$ref"].as_str().and_then(|of| of.rsplit('/').next());
+            // Errors have a table, and a test of their own.
+            if let Some(name) = name.filter(|name| *name != "Error") {
+                let referred = self.document["components"]["schemas"][name].clone();
+                if referred["properties"].is_object() {
+                    called.insert(name.to_owned());
+                }
+                rest.push(referred);
+            }
+            rest.extend(schema.get("items").cloned());
+            for shapes in ["oneOf", "anyOf"] {
+                rest.extend(schema[shapes].as_array().into_iter().flatten().cloned());
+            }
+            for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+                fields.entry(name.clone()).or_default().push(property.clone());
+            }
+        }
+        (fields, called)
+    }
+
+    /// The names the page must have for what `schemas` are, of which it has `page` and leaves out `left_out`.
+    fn expect(&mut self, schemas: &[Value], at: &str, page: &Names, left_out: &Names) -> Names {
+        let mut expected = Names::new();
+        for schema in schemas {
+            let (fields, called) = self.fields(schema);
+            if fields.is_empty() {
+                continue;
+            }
+            let inside = if at.is_empty() { String::new() } else { format!("{at}.") };
+            let is_spelt_out = page.iter().any(|name| name.starts_with(&inside));
+            if !is_spelt_out || left_out.contains(at) {
+                self.named.extend(called);
+                continue;
+            }
+            self.shown.extend(called);
+            for (name, of) in fields {
+                let name = format!("{inside}{name}");
+                expected.extend(self.expect(&of, &name, page, left_out));
+                expected.insert(name);
+            }
+        }
+        expected
+    }
+}
+
+fn operations(document: &Value) -> Vec<(String, Value)> {
+    let mut all = Vec::new();
+    for (path, of) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in of.as_object().expect("operations") {
+            all.push((format!("{} {path}", method.to_uppercase()), operation.clone()));
+        }
+    }
+    all
+}
+
+/// Codes of the errors that an operation may answer with.
+fn codes(operation: &Value) -> Names {
+    let text = operation["responses"].to_string();
+    let is_there = |code: &ErrorCode| text.contains(&format!("/{}\"", code.shape_name()));
+    ErrorCode::ALL.into_iter().filter(is_there).map(word).collect()
+}
+
+fn word(code: ErrorCode) -> String {
+    serde_json::to_value(code).expect("a word").as_str().expect("a word").to_owned()
+}
+
+/// The section of each operation; `GET POST /v1/consume` is the section of two.
+fn routes() -> BTreeMap<String, Section> {
+    let mut routes = BTreeMap::new();
+    for section in sections() {
+        let Some(route) = section.heading.strip_prefix('`').and_then(|of| of.strip_suffix('`'))
+        else {
+            continue;
+        };
+        let (methods, path) = route.rsplit_once(' ').expect("methods and a path");
+        for method in methods.split(' ') {
+            let (heading, text) = (section.heading, section.text);
+            routes.insert(format!("{method} {path}"), Section { heading, text });
+        }
+    }
+    routes
+}
+
+#[test]
+fn the_page_has_every_route_and_no_other() {
+    let document = document();
+    let of_document: Names = operations(&document).into_iter().map(|(route, _)| route).collect();
+    let of_page: Names = routes().into_keys().collect();
+    assert_eq!(of_page, of_document);
+}
+
+#[test]
+fn what_is_sent_and_answered_is_the_same_on_the_page_and_in_the_document() {
+    let document = document();
+    let routes = routes();
+    let mut compared =
+        Compared { document: document.clone(), shown: Names::new(), named: Names::new() };
+    for (route, operation) in operations(&document) {
+        let section = &routes[&route];
+        let nothing = Names::new();
+        let body = operation["requestBody"]["content"]["application/json"]["schema"].clone();
+        let of_page = section.fields("field");
+        let expected = compared.expect(std::slice::from_ref(&body), "", &of_page, &nothing);
+        if !body.is_null() {
+            assert_eq!(of_page, expected, "{route}: what is sent as JSON");
+        }
+
+        let parameters = operation["parameters"].as_array().expect("there is always one");
+        let of_kind = |kind| {
+            let of_kind = parameters.iter().filter(move |parameter| parameter["in"] == kind);
+            of_kind.filter_map(|parameter| parameter["name"].as_str())
+        };
+        let query = names(of_kind("query"));
+        let of_page = match body.is_null() {
+            true => &section.fields("parameter") | &section.fields("field"),
+            false => match section.paragraph("Query form") {
+                "Query form: the same names." => {
+                    section.fields("field").into_iter().filter(|name| !name.contains('.')).collect()
+                }
+                listed => ticked(listed),
+            },
+        };
+        assert_eq!(of_page, query, "{route}: what is sent in the query");
+        for header in of_kind("header") {
+            assert!(ticked(section.text).contains(header), "{route}: {header}");
+        }
+
+        let answers = operation["responses"].as_object().expect("answers");
+        let answers = answers.iter().filter(|(status, _)| {
+            status.starts_with('2') || route == "GET /v1/readyz" && *status == "503"
+        });
+        let statuses = names(answers.clone().map(|(status, _)| status.as_str()));
+        assert_eq!(ticked(section.paragraph("Answers")), statuses, "{route}: statuses");
+        let bodies: Vec<Value> = answers
+            .filter_map(|(_, answer)| answer["content"].as_object()?.values().next())
+            .map(|content| content["schema"].clone())
+            .collect();
+        let (of_page, left_out) = section.answered();
+        let mut expected = compared.expect(&bodies, "", &of_page, &left_out);
+        // Below a map everything is an example, and bytes stand where text does.
+        expected.extend(of_page.iter().filter(|name| name.contains("routing.meta.")).cloned());
+        expected.retain(|name| !name.ends_with("value_base64"));
+        assert_eq!(of_page, expected, "{route}: what is answered");
+    }
+    let settings = sections().into_iter().find(|section| section.heading == "Settings");
+    let of_page = settings.expect("a section").fields("setting");
+    let schema = serde_json::json!({ "$ref": "#/components/schemas/Settings" });
+    let expected = compared.expect(&[schema], "", &of_page, &Names::new());
+    assert_eq!(of_page, expected, "settings");
+    // They look the same wherever they are.
+    compared.shown.extend(names(["NewSettings", "SettingsPatch"]));
+    let never: Vec<&String> = compared.named.difference(&compared.shown).collect();
+    assert!(never.is_empty(), "left out everywhere: {never:?}");
+}
+
+#[test]
+fn what_is_refused_is_the_same_on_the_page_and_in_the_document() {
+    let document = document();
+    let operations = operations(&document);
+    // What is not ready says so in a way of its own.
+    let others = operations.iter().filter(|(route, _)| route != "GET /v1/readyz");
+    let of_all: Vec<Names> = others.map(|(_, of)| codes(of)).collect();
+    let everywhere = sections().into_iter().find(|section| section.heading == "Errors");
+    let everywhere = ticked(everywhere.expect("a section").paragraph("Any route"));
+    let is_shared = |code: &&String| of_all.iter().all(|of| of.contains(*code));
+    let shared: Names = of_all[0].iter().filter(is_shared).cloned().collect();
+    // A method that a path does not have is no operation.
+    let also: Names = names(["METHOD_NOT_ALLOWED"]);
+    assert_eq!(everywhere, &shared | &also, "on every route");
+    let routes = routes();
+    for (route, operation) in &operations {
+        let of_page = ticked(routes[route].paragraph("Refuses with"));
+        let own: Names = codes(operation).difference(&shared).cloned().collect();
+        assert_eq!(of_page, own, "{route}");
+    }
+}
+
+#[test]
+fn the_table_of_errors_is_that_of_the_document() {
+    let document = document();
+    let section = sections().into_iter().find(|section| section.heading == "Errors");
+    let mut of_page = Vec::new();
+    for line in section.expect("a section").text.lines() {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        if let [_, code, status, retryable, fields, _, _] = cells.as_slice()
+            && status.parse::<u16>().is_ok()
+            && let Some(code) = code.strip_prefix('`').and_then(|code| code.strip_suffix('`'))
+        {
+            let always: Names =
+                fields.split(", ").filter(|of| of.ends_with('`')).flat_map(ticked).collect();
+            let sometimes: Names =
+                fields.split(", ").filter(|of| of.ends_with('?')).flat_map(ticked).collect();
+            let is_retryable = *retryable == "yes";
+            of_page.push((code.to_owned(), (*status).to_owned(), is_retryable, always, sometimes));
+        }
+    }
+    let of_document: Vec<_> = ErrorCode::ALL
+        .into_iter()
+        .map(|code| {
+            let shape = &document["components"]["schemas"][code.shape_name()];
+            let common = names(["error", "message", "retryable", "request_id"]);
+            let required = shape["required"].as_array().expect("some are").iter();
+            let required = names(required.filter_map(Value::as_str));
+            assert!(required.is_superset(&common), "{code:?}");
+            let all =
+                names(shape["properties"].as_object().expect("fields").keys().map(String::as_str));
+            let always = required.difference(&common).cloned().collect();
+            let sometimes = all.difference(&required).cloned().collect();
+            let status = code.status().to_string();
+            (word(code), status, code.is_retryable(), always, sometimes)
+        })
+        .collect();
+    assert_eq!(of_page, of_document);
+}
