@@ -91,6 +91,10 @@ small:
     cargo build --quiet --release -p driftq-cli
     cargo run --quiet -p xtask -- small target/release/driftq
 
+# Every decoder against bytes that nobody wrote, each for SECONDS; the figure is in the last line
+fuzz SECONDS='30':
+    fuzz/run {{ SECONDS }}
+
 # Deliveries settled a second: core, packing and pipeline, one thread, memory engine
 bench-core:
     cargo run --quiet --release -p driftq-sim --bin bench_core
@@ -105,7 +109,7 @@ instructions:
     cargo run --quiet --release -p driftq-sim --bin instructions
 
 # What .ci/run runs: everything above that fits into half an hour on two cores
-ci: check (stages 'contract' 'schemathesis' 'readme' 'examples' 'crash 12' 'sim 300' 'bugs ' + quickest_bugs)
+ci: check (stages 'contract' 'schemathesis' 'readme' 'examples' 'crash 12' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
 
 # What the hook runs before a commit: quick, and never tests
 pre-commit: format typos tidy small-files

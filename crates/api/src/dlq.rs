@@ -8,6 +8,7 @@ use crate::message::{Envelope, Value, value_shape};
 use crate::schema::{
     DeadLetterState, DeathReason, GroupName, MessageId, PageCursor, RedrivenStatus, TopicName,
 };
+use crate::strict::{optional_integer, optional_object};
 
 /// How a dead letter came to be.
 #[derive(Debug, Serialize, ToSchema)]
@@ -105,6 +106,7 @@ pub struct ErrorCount {
 pub struct Redrive {
     #[schema(value_type = Option<Vec<MessageId>>, min_items = 1, max_items = 1000)]
     pub ids: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "optional_object")]
     pub filter: Option<Filter>,
     #[schema(minimum = 1, maximum = 1000)]
     pub limit: Option<u32>,
@@ -156,7 +158,9 @@ pub struct Place {
 pub struct Purge {
     #[schema(value_type = Option<Vec<MessageId>>)]
     pub ids: Option<Vec<String>>,
+    #[serde(default, deserialize_with = "optional_object")]
     pub filter: Option<Filter>,
+    #[serde(default, deserialize_with = "optional_integer")]
     pub confirm: Option<u64>,
     pub by: Option<String>,
     pub reason: Option<String>,

@@ -5,6 +5,7 @@ use utoipa::ToSchema;
 
 use crate::Time;
 use crate::schema::{Blocked, DeletedStatus, GroupName, MovedStatus, PageCursor, TopicName};
+use crate::strict::{integer, object};
 
 /// Where a group begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -49,8 +50,10 @@ pub enum SeekTo {
     /// `earliest` or `latest`.
     End(SeekEnd),
     /// The first message of that time or after, in every partition.
+    #[serde(deserialize_with = "object")]
     Time(AtTime),
     /// One partition.
+    #[serde(deserialize_with = "object")]
     Offset(AtOffset),
 }
 
@@ -79,6 +82,7 @@ pub struct AtOffset {
     #[schema(maximum = 1023)]
     pub partition: u32,
     /// Which offset.
+    #[serde(deserialize_with = "integer")]
     pub offset: u64,
 }
 

@@ -4,6 +4,7 @@
 //! 2. A field with nothing to say is left out of an answer, but for those that v1 always shows.
 //! 3. Durations end in `_ms`; times are RFC 3339 in UTC with milliseconds.
 
+mod base64;
 pub mod dlq;
 pub mod error;
 pub mod explain;
@@ -15,8 +16,11 @@ pub mod schema;
 pub mod settings;
 pub mod settle;
 mod shape;
+mod strict;
 mod time;
 pub mod topic;
 
+pub use base64::from_base64;
 pub use error::{Error, ErrorCode};
+pub use strict::{INTEGER_MAX, Object, optional_integer};
 pub use time::Time;

@@ -13,6 +13,7 @@ use crate::schema::{
     Base64, EnvelopeText, GroupName, IdempotencyKey, LeaseToken, MessageId, MessageKey, Owner,
     ProducedStatus, Tenant, TopicName,
 };
+use crate::strict::{objects, optional_object};
 
 /// What a producer says of a message beside its key and value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -42,7 +43,8 @@ pub struct Envelope {
     pub partition_override: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "optional_object")]
     pub retry_policy: Option<RetryPolicy>,
 }
 
@@ -77,7 +79,7 @@ pub struct Produce {
     #[serde(default)]
     #[schema(value_type = Option<Base64>)]
     pub value_base64: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "optional_object")]
     pub envelope: Option<Envelope>,
 }
 
@@ -86,6 +88,7 @@ pub struct Produce {
 #[serde(deny_unknown_fields)]
 pub struct ProduceBatch {
     /// 1 to 1 000 of them.
+    #[serde(deserialize_with = "objects")]
     #[schema(min_items = 1, max_items = 1000)]
     pub messages: Vec<Produce>,
 }

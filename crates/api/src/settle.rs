@@ -6,6 +6,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::Time;
 use crate::schema::{GroupName, LeaseToken, Owner, SettledStatus, TopicName};
+use crate::strict::{objects, optional_integer};
 
 /// The delivery that is meant: by its token, or by place and owner as in v1.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
@@ -20,6 +21,7 @@ pub struct Settle {
     pub group: Option<String>,
     #[schema(maximum = 1023)]
     pub partition: Option<u32>,
+    #[serde(default, deserialize_with = "optional_integer")]
     pub offset: Option<u64>,
     #[schema(value_type = Option<Owner>)]
     pub owner: Option<String>,
@@ -135,6 +137,7 @@ pub enum Op {
 #[serde(deny_unknown_fields)]
 pub struct SettleMany {
     /// 1 to 1 000 of them.
+    #[serde(deserialize_with = "objects")]
     #[schema(value_type = Vec<SettleItem>, min_items = 1, max_items = 1000)]
     pub items: Vec<Settle>,
 }

@@ -29,6 +29,9 @@ pub use id::{
 pub use message::{
     DEFAULT_TENANT, Death, DeathReason, Envelope, Message, Receipt, RetryRequest, Routing, Trace,
 };
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub use pack::fuzzing;
 pub use pack::{Damaged, verify};
 pub use pipeline::{
     Answered, Batch, Input, Output, Pipeline, PipelineConfig, ReadId, Release, Ticket,

@@ -4,6 +4,8 @@
 //! make any change of layout visible; a new layout gets a new version, and old versions stay readable.
 
 mod block;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod head;
 mod named;
 mod packer;

@@ -34,7 +34,7 @@ const COUNT_MAX: u64 = 100_000;
 /// Errors that a summary names.
 const ERRORS_MAX: usize = 10;
 
-#[derive(Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     group: Option<String>,
@@ -273,6 +273,7 @@ pub(crate) async fn redrive(
     };
     let matched = named.len();
     if dry_run {
+        app.ask(Command::ViewTopic(topic)).await?;
         let would = |id: MessageId| RedrivenOne { id: id.to_string(), status: "would", new: None };
         let results = named.into_iter().map(|id| bulk::to_item(id.map(would))).collect();
         return Ok(Json(Redriven { dry_run, matched, redriven: 0, results }));
@@ -312,7 +313,12 @@ pub(crate) async fn purge(
     let PurgeRequest { ids: given, filter: by_filter, confirm, by, reason } = input.asked;
     let topic = topic_name(&topic);
     let meant: Vec<MessageId> = match (given, by_filter) {
-        (Some(given), None) => ids(&given).into_iter().collect::<Result<_, _>>()?,
+        (Some(given), None) => {
+            if !(1..=COUNT_MAX as usize).contains(&given.len()) {
+                return Err(Failure::invalid("ids", "1 to 100000 are possible"));
+            }
+            ids(&given).into_iter().collect::<Result<_, _>>()?
+        }
         (None, Some(by_filter)) => {
             if by_filter.until.is_none() {
                 let says = "a filter needs until, so that the number stands still";

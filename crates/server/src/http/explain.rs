@@ -17,7 +17,7 @@ use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, Query};
 use super::{App, NAMESPACE, convert, group_name, topic_name, unexpected};
 
-#[derive(Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     #[schema(value_type = Option<schema::MessageId>)]
@@ -28,6 +28,7 @@ pub(crate) struct Asked {
     topic: Option<String>,
     #[schema(maximum = 1023)]
     partition: Option<u32>,
+    #[serde(default, deserialize_with = "driftq_api::optional_integer")]
     offset: Option<u64>,
     #[schema(value_type = Option<schema::GroupName>)]
     group: Option<String>,

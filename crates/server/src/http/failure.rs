@@ -20,7 +20,7 @@ impl Failure {
 
     /// Malformed, unknown or out of range.
     pub(crate) fn invalid(field: &str, why: impl Into<String>) -> Failure {
-        let why: String = why.into();
+        let (field, why) = (&*short(field), short(&why.into()));
         match field {
             "" => Failure::new(ErrorCode::InvalidArgument, why),
             _ => Failure::new(ErrorCode::InvalidArgument, format!("{field}: {why}"))
@@ -41,6 +41,16 @@ impl Failure {
 
     fn retry_after_ms(self, ms: u64) -> Failure {
         self.with("retry_after_ms", ms)
+    }
+}
+
+/// Most characters of what a caller sent that a refusal says back to it.
+const SAID_BACK_CHARS: usize = 1_024;
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(SAID_BACK_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
 }
 

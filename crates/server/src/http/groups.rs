@@ -19,7 +19,7 @@ use super::openapi::{Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
 use super::{App, convert, group_name, topic_name, unexpected};
 
-#[derive(Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct List {
     #[schema(minimum = 1, maximum = 1000, default = 100)]

@@ -101,13 +101,11 @@ const OPEN_PATHS: [&str; 2] = ["/v1/healthz", "/v1/readyz"];
 
 impl Guard {
     fn refusal(&self, headers: &HeaderMap, uri: &Uri) -> Option<Failure> {
-        if let Some(origin) = headers.get(header::ORIGIN) {
-            let is_allowed = self.allowed_origins.iter().any(|allowed| origin == allowed.as_str());
-            if !is_allowed {
-                let says =
-                    "requests of web pages are refused: allow the origin in http.allowed_origins";
-                return Some(Failure::new(ErrorCode::PermissionDenied, says));
-            }
+        let is_allowed = |origin| self.allowed_origins.iter().any(|allowed| origin == allowed);
+        if !headers.get_all(header::ORIGIN).iter().all(is_allowed) {
+            let says =
+                "requests of web pages are refused: allow the origin in http.allowed_origins";
+            return Some(Failure::new(ErrorCode::PermissionDenied, says));
         }
         if self.is_loopback && !self.is_known_host(headers, uri) {
             let says = "this Host is not this machine: allow it in http.allowed_hosts";
@@ -125,8 +123,9 @@ impl Guard {
 
     /// HTTP/2 has the name in its own place: a browser that rebinds one sends it here or there.
     fn is_known_host(&self, headers: &HeaderMap, uri: &Uri) -> bool {
-        let header = headers.get(header::HOST).map(|host| host.to_str().unwrap_or("?"));
-        let mut hosts = header.into_iter().chain(uri.authority().map(|of| of.as_str()));
+        // Every one that is there: a proxy before us may go by another than we do.
+        let header = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or("?"));
+        let mut hosts = header.chain(uri.authority().map(|of| of.as_str()));
         hosts.all(|host| self.is_known(host))
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use driftq_api::ErrorCode;
+use driftq_api::{ErrorCode, INTEGER_MAX, Object, Time};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
@@ -60,7 +60,7 @@ pub(crate) const fn unix_ms(name: &'static str, path: &'static [&'static str]) -
 }
 
 /// A request that says nothing but its path.
-#[derive(serde::Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
@@ -69,7 +69,7 @@ impl Ask for Nothing {
 }
 
 /// A delete: it says again what is to go.
-#[derive(serde::Deserialize, utoipa::ToSchema)]
+#[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Confirm {
     pub(crate) confirm: Option<String>,
@@ -90,8 +90,8 @@ impl<T: Ask> FromRequest<App> for Input<T> {
 
     async fn from_request(request: Request, app: &App) -> Result<Input<T>, Failure> {
         let (parts, body) = request.into_parts();
-        let encoding = parts.headers.get(header::CONTENT_ENCODING);
-        if encoding.is_some_and(|encoding| encoding != "identity") {
+        let mut encodings = parts.headers.get_all(header::CONTENT_ENCODING).iter();
+        if encodings.any(|encoding| encoding != "identity") {
             return Err(Failure::invalid("", "the body is compressed: send it as it is"));
         }
         let body = whole(body, app.limits.body_bytes).await?;
@@ -123,9 +123,10 @@ async fn whole(body: axum::body::Body, limit: usize) -> Result<Bytes, Failure> {
 
 pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let asked = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+    let Object(asked) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
-        let field = if path == "." { "" } else { &path };
+        // Where JSON breaks off, or a name is none, the path ends in `?`.
+        let field = path.strip_suffix('?').unwrap_or(&path).trim_end_matches('.');
         Failure::invalid(field, error.inner().to_string())
     })?;
     reader.end().map_err(|error| Failure::invalid("", error.to_string()))?;
@@ -145,13 +146,13 @@ pub(crate) fn from_query<T: Ask>(query: &str) -> Result<T, Failure> {
         let value = match param.kind {
             Kind::Text => Value::from(value),
             Kind::Number => {
-                let number: Option<i64> = value.parse().ok();
-                Value::from(number.ok_or_else(|| Failure::invalid(&name, "not a number"))?)
+                let number = integer(&value).map(Value::from);
+                number.ok_or_else(|| Failure::invalid(&name, "not a number"))?
             }
             Kind::UnixMs => {
-                let ms: Option<u64> = value.parse().ok();
+                let ms = integer(&value).and_then(|ms| u64::try_from(ms).ok());
                 let ms = ms.ok_or_else(|| Failure::invalid(&name, "not Unix milliseconds"))?;
-                Value::from(driftq_api::Time(ms).to_string())
+                Value::from(Time(ms).to_string())
             }
             Kind::Flag => match value.as_str() {
                 "true" | "1" => Value::from(true),
@@ -163,6 +164,13 @@ pub(crate) fn from_query<T: Ask>(query: &str) -> Result<T, Failure> {
     }
     let text = serde_json::to_vec(&asked).expect("plain values");
     from_json(&text)
+}
+
+/// An integer as JSON writes it: no plus, no zeros before it, and none that a client could not hold.
+fn integer(text: &str) -> Option<i64> {
+    let number: i64 = text.parse().ok()?;
+    let is_written_so = number.to_string() == text;
+    (is_written_so && number.unsigned_abs() <= INTEGER_MAX).then_some(number)
 }
 
 /// A name or value of a query. What is not UTF-8 is refused: nothing is stored as something else.

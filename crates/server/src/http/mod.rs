@@ -7,6 +7,8 @@ mod convert;
 mod dlq;
 mod explain;
 mod failure;
+#[cfg(test)]
+mod forms;
 mod groups;
 mod guard;
 mod health;

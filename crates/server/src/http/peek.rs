@@ -24,11 +24,12 @@ const SCAN_MAX: u64 = 10_000;
 /// Bytes that one call brings.
 const BYTES_MAX: u64 = 16 << 20;
 
-#[derive(Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     #[schema(maximum = 1023)]
     partition: Option<u32>,
+    #[serde(default, deserialize_with = "driftq_api::optional_integer")]
     #[schema(value_type = Option<u64>)]
     from: Option<Offset>,
     #[schema(value_type = Option<schema::GroupName>)]
@@ -85,6 +86,14 @@ impl Place {
         parsed.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))
     }
 
+    /// Refuses a place that no page of this list ends at.
+    fn within(self, partitions: u32, asked: Option<u32>) -> Result<Place, Failure> {
+        match self.partition < partitions && asked.is_none_or(|asked| asked == self.partition) {
+            true => Ok(self),
+            false => Err(Failure::invalid("cursor", "not a cursor of this list")),
+        }
+    }
+
     fn cursor(self) -> String {
         to_cursor(&format!("{}:{}", self.partition, self.from))
     }
@@ -115,7 +124,7 @@ pub(crate) async fn messages(
         return Err(Failure::invalid("partition", format!("the topic has {partitions}")));
     }
     let mut place = match &asked.cursor {
-        Some(cursor) => Place::of(cursor)?,
+        Some(cursor) => Place::of(cursor)?.within(partitions, asked.partition)?,
         None => Place { partition: asked.partition.unwrap_or(0), from: asked.from.unwrap_or(0) },
     };
     let last = asked.partition.unwrap_or(partitions - 1);

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use bytes::Bytes;
-use data_encoding::BASE64;
+use driftq_api::from_base64;
 use driftq_api::message::{Produce as Request, ProduceBatch, ProducedBatch, Receipt};
 use driftq_api::schema::IdempotencyKey;
 use driftq_core::command::Produce;
@@ -76,11 +76,20 @@ pub(crate) async fn one(
 
 /// The header, bare or in double quotes.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    let not_text = |_| Failure::invalid("Idempotency-Key", "not text");
+    let refused = |why| Failure::invalid("Idempotency-Key", why);
+    let mut values = headers.get_all("idempotency-key").iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.any(|other| other != value) {
+        return Err(refused("given twice"));
+    }
+    let not_text = |_| refused("not text");
     let text = std::str::from_utf8(value.as_bytes()).map_err(not_text)?.trim();
     let quoted = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-    Ok(Some(quoted.unwrap_or(text).to_owned()))
+    match quoted.unwrap_or(text) {
+        // Who sends the header means to be protected.
+        "" => Err(refused("is empty")),
+        key => Ok(Some(key.to_owned())),
+    }
 }
 
 /// W3C trace context, where it is well formed.
@@ -107,12 +116,9 @@ fn command(request: Request, trace: Option<Box<Trace>>) -> Result<Command, Failu
     let Request { topic, key, value, value_base64, envelope } = request;
     let value = match (value, value_base64) {
         (Some(text), None) => Bytes::from(text),
-        (None, Some(digits)) => {
-            let bytes = BASE64.decode(digits.as_bytes());
-            Bytes::from(bytes.map_err(|_| {
-                Failure::invalid("value_base64", "not base64 of the standard alphabet, padded")
-            })?)
-        }
+        (None, Some(digits)) => Bytes::from(from_base64(&digits).ok_or_else(|| {
+            Failure::invalid("value_base64", "not base64 of the standard alphabet, padded")
+        })?),
         (Some(_), Some(_)) => {
             return Err(Failure::invalid("value", "value and value_base64 at once"));
         }

@@ -8,11 +8,11 @@ use driftq_api::topic::{
     CreateTopic as Create, CreatedTopic, DeletedTopic, PatchTopic as Patch, Topic, TopicList,
     TopicNames, Topics,
 };
-use driftq_api::{Error, ErrorCode};
+use driftq_api::{Error, ErrorCode, INTEGER_MAX};
 use driftq_core::command::{CreateTopic, PatchTopic};
 use driftq_core::{Command, Rejection, Reply, SettingName, SettingsChange, SettingsPatch};
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::Error as _;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
@@ -21,9 +21,6 @@ use super::input::{Ask, Confirm, Input, Nothing, Param, flag, from_json, number,
 use super::openapi::{Exists, Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
 use super::{App, NAMESPACE, convert, topic_name, unexpected};
-
-/// The largest integer that every reader of JSON keeps as it is.
-const EXACT_MAX: u64 = (1 << 53) - 1;
 
 impl Ask for Create {
     const QUERY: &'static [Param] =
@@ -63,11 +60,23 @@ pub(crate) async fn create(
 }
 
 fn patch_of(raw: &RawValue) -> Result<SettingsPatch, Failure> {
-    let patch: SettingsPatch = from_json(raw.get().as_bytes()).map_err(in_settings)?;
-    let settings = serde_json::to_value(&patch).expect("settings are plain");
-    let is_exact = |value: &Value| value.as_u64().is_none_or(|number| number <= EXACT_MAX);
-    match settings.as_object().into_iter().flatten().find(|(_, value)| !is_exact(value)) {
-        Some((name, _)) => Err(in_settings(Failure::invalid(name, "is 2^53 or more"))),
+    let given: Given = from_json(raw.get().as_bytes()).map_err(in_settings)?;
+    given.check()?;
+    let patch = from_json(raw.get().as_bytes()).map_err(in_settings)?;
+    within_integers(patch)
+}
+
+/// Where the core has no upper bound, the wire has one.
+fn within_integers(patch: SettingsPatch) -> Result<SettingsPatch, Failure> {
+    let unbounded = [
+        ("max_backlog_messages", patch.max_backlog_messages),
+        ("max_backlog_bytes", patch.max_backlog_bytes),
+        ("retention_bytes", patch.retention_bytes),
+    ];
+    match unbounded.into_iter().find(|(_, value)| value.is_some_and(|value| value > INTEGER_MAX)) {
+        Some((name, _)) => {
+            Err(in_settings(Failure::invalid(name, "integers are below 9007199254740992")))
+        }
         None => Ok(patch),
     }
 }
@@ -101,7 +110,7 @@ pub(crate) async fn show(
     Ok(Json(view(&app, topic_name(&topic)).await?))
 }
 
-#[derive(Deserialize, ToSchema)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct List {
     #[serde(default)]
@@ -169,11 +178,10 @@ pub(crate) async fn patch(
 fn change_of(raw: &RawValue) -> Result<SettingsChange, Failure> {
     // First as they are: what is unknown, twice or of the wrong kind is refused with its name.
     let given: Given = from_json(raw.get().as_bytes()).map_err(in_settings)?;
+    given.check()?;
     let mut change = SettingsChange::default();
     let mut set = Vec::new();
-    for (name, value) in given.0 {
-        let setting = SettingName::of(&name)
-            .ok_or_else(|| in_settings(Failure::invalid(&name, "no such setting")))?;
+    for (setting, value) in given.0 {
         if value.get() == "null" {
             change.reset.push(setting);
         } else {
@@ -181,13 +189,24 @@ fn change_of(raw: &RawValue) -> Result<SettingsChange, Failure> {
         }
     }
     let set = format!("{{{}}}", set.join(","));
-    let set = RawValue::from_string(set).expect("made of JSON");
-    change.set = patch_of(&set)?;
+    change.set = within_integers(from_json(set.as_bytes()).map_err(in_settings)?)?;
     Ok(change)
 }
 
 /// Settings by name, each once.
-struct Given(Vec<(String, Box<RawValue>)>);
+struct Given(Vec<(SettingName, Box<RawValue>)>);
+
+impl Given {
+    /// No setting is a list, though derived code would take one for an object.
+    fn check(&self) -> Result<(), Failure> {
+        match self.0.iter().find(|(_, value)| value.get().starts_with('[')) {
+            Some((name, _)) => {
+                Err(in_settings(Failure::invalid(name.as_str(), "a list, but no setting is one")))
+            }
+            None => Ok(()),
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for Given {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Given, D::Error> {
@@ -203,17 +222,29 @@ impl<'de> Deserialize<'de> for Given {
                 self,
                 mut map: A,
             ) -> Result<Given, A::Error> {
-                let mut given: Vec<(String, Box<RawValue>)> = Vec::new();
-                while let Some((name, value)) = map.next_entry::<String, _>()? {
-                    if given.iter().any(|(before, _)| *before == name) {
-                        return Err(serde::de::Error::custom(format!("`{name}` is there twice")));
+                let mut given: Vec<(SettingName, Box<RawValue>)> = Vec::new();
+                while let Some(Name(setting)) = map.next_key()? {
+                    if given.iter().any(|(before, _)| *before == setting) {
+                        let name = setting.as_str();
+                        return Err(A::Error::custom(format!("`{name}` is there twice")));
                     }
-                    given.push((name, value));
+                    given.push((setting, map.next_value()?));
                 }
                 Ok(Given(given))
             }
         }
         deserializer.deserialize_map(Visitor)
+    }
+}
+
+/// What is no name is refused at once: a million of them must not be kept and compared.
+struct Name(SettingName);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let unknown = || D::Error::custom(format!("no such setting: `{name}`"));
+        SettingName::of(&name).map(Name).ok_or_else(unknown)
     }
 }
 

@@ -5,6 +5,8 @@
 //! gaps. A test that is ignored shows where the server departs from the API, and says so.
 
 mod backlog;
+mod bad_http;
+mod bad_input;
 mod batch;
 mod broker;
 mod client;

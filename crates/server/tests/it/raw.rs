@@ -17,6 +17,12 @@ impl Raw {
         self.0.write_all(bytes).await.expect("it takes bytes");
     }
 
+    /// Says that nothing more comes.
+    pub(crate) async fn end(&mut self) {
+        // It may have closed already.
+        let _closed = self.0.shutdown().await;
+    }
+
     /// Reads the head of an answer, up to the empty line.
     pub(crate) async fn head(&mut self) -> String {
         let mut head = Vec::new();

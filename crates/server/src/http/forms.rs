@@ -1,0 +1,157 @@
+//! Both forms of a request say the same: a query, and a body of the same content. Thousands of each kind,
+//! drawn from one seed.
+
+use std::fmt::Debug;
+
+use driftq_api::dlq::{Purge, Redrive};
+use driftq_api::group::{CreateGroup, Pause, Resume, Seek};
+use driftq_api::message::{Consume, Produce, ProduceBatch, Receive};
+use driftq_api::settle::{Settle, SettleMany};
+use driftq_api::topic::{CreateTopic, PatchTopic};
+use driftq_api::{INTEGER_MAX, Time};
+use fastrand::Rng;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+use super::failure::Failure;
+use super::input::{Ask, Confirm, Kind, Nothing, Param, from_json, from_query};
+use super::{dlq, explain, groups, peek, topics};
+
+const REQUESTS_EACH: usize = 3_000;
+
+/// Values that are good for something, and some that are good for nothing.
+const VALUES: [&str; 30] = [
+    "",
+    "0",
+    "1",
+    "-1",
+    "-0",
+    "01",
+    "+1",
+    "1.0",
+    "1e3",
+    " 1",
+    "250",
+    "1000",
+    "4294967295",
+    "4294967296",
+    "9007199254740991",
+    "9007199254740992",
+    "-9007199254740992",
+    "18446744073709551616",
+    "true",
+    "false",
+    "null",
+    "orders",
+    "earliest",
+    "{\"a\":1}",
+    "a&b=c%d+e",
+    "\0\u{7f}\u{e9}\u{1f600}",
+    "2027-01-15T08:00:00Z",
+    "2027-01-15T09:00:00.250999+01:00",
+    "tomorrow",
+    "1800000000000",
+];
+
+fn heard<T: Debug>(read: Result<T, Failure>) -> Result<String, String> {
+    read.map(|asked| format!("{asked:?}")).map_err(|Failure(error)| error.message)
+}
+
+/// The value as JSON has it, if JSON can say it.
+fn json(param: &Param, value: &str) -> Option<Value> {
+    let is_bare = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let number = serde_json::from_str::<i64>(value).ok().filter(|_| is_bare);
+    let number = number.filter(|number| number.unsigned_abs() <= INTEGER_MAX);
+    match param.kind {
+        Kind::Text => Some(value.into()),
+        Kind::Number => number.map(Value::from),
+        Kind::UnixMs => {
+            let ms = u64::try_from(number?).ok()?;
+            Some(Time(ms).to_string().into())
+        }
+        Kind::Flag => match value {
+            "true" | "1" => Some(true.into()),
+            "false" | "0" => Some(false.into()),
+            _ => None,
+        },
+    }
+}
+
+/// The body with one more field; none if it is there already.
+fn put(mut body: Map<String, Value>, path: &[&str], value: Value) -> Option<Map<String, Value>> {
+    let (last, outer) = path.split_last()?;
+    let mut inner = &mut body;
+    for name in outer {
+        inner = inner.entry(*name).or_insert_with(|| Map::new().into()).as_object_mut()?;
+    }
+    match inner.insert((*last).to_owned(), value) {
+        Some(_) => None,
+        None => Some(body),
+    }
+}
+
+/// How many requests of a kind could be read, of those that were drawn.
+fn check<T: Ask + Debug>(random: &mut Rng) -> usize {
+    let mut read = 0;
+    for _ in 0..REQUESTS_EACH {
+        let mut query = Vec::new();
+        let mut body = Some(Map::new());
+        // Most of the names, each with a value that may suit it.
+        for param in T::QUERY {
+            if random.u8(..) < 96 {
+                continue;
+            }
+            let value = *random.choice(VALUES.iter()).expect("there are values");
+            let encoded = utf8_percent_encode(value, NON_ALPHANUMERIC);
+            query.push(format!("{}={encoded}", param.name));
+            let json = json(param, value);
+            body = body.zip(json).and_then(|(body, json)| put(body, param.path, json));
+        }
+        let query = query.join("&");
+        let asked = heard(from_query::<T>(&query));
+        read += usize::from(asked.is_ok());
+        match body {
+            None => assert!(asked.is_err(), "no body says this: {query}"),
+            Some(body) => {
+                let body = Value::from(body).to_string();
+                assert_eq!(asked, heard(from_json::<T>(body.as_bytes())), "{query} and {body}");
+            }
+        }
+    }
+    read
+}
+
+#[test]
+fn a_query_says_what_a_body_of_the_same_content_says() {
+    let mut random = Rng::with_seed(1);
+    let random = &mut random;
+    let read = [
+        check::<Produce>(random),
+        check::<Consume>(random),
+        check::<Receive>(random),
+        check::<Settle>(random),
+        check::<CreateTopic>(random),
+        check::<CreateGroup>(random),
+        check::<Pause>(random),
+        check::<Seek>(random),
+        check::<Confirm>(random),
+        check::<dlq::Asked>(random),
+        check::<explain::Asked>(random),
+        check::<groups::List>(random),
+        check::<peek::Asked>(random),
+        check::<topics::List>(random),
+    ];
+    assert!(read.iter().all(|count| *count > 0), "of each kind some can be read: {read:?}");
+}
+
+#[test]
+fn what_has_no_query_form_takes_no_query() {
+    let query = "bogus=1";
+    assert!(from_query::<ProduceBatch>(query).is_err());
+    assert!(from_query::<SettleMany>(query).is_err());
+    assert!(from_query::<PatchTopic>(query).is_err());
+    assert!(from_query::<Redrive>(query).is_err());
+    assert!(from_query::<Purge>(query).is_err());
+    assert!(from_query::<Resume>(query).is_err());
+    assert!(from_query::<Nothing>(query).is_err());
+}

@@ -1,0 +1,271 @@
+//! Requests nobody should send, as a table: each is refused as the contract says, the server goes on, and
+//! nothing is stored. What is no HTTP at all is in `bad_http`.
+
+mod consume;
+mod groups;
+mod looks;
+mod produce;
+mod topics;
+
+use serde_json::Value;
+
+use crate::broker::Broker;
+use crate::verbs::{wanted, with};
+
+/// One request, and how it is refused.
+struct Row {
+    method: &'static str,
+    path: String,
+    headers: Vec<(&'static str, &'static [u8])>,
+    body: Vec<u8>,
+    refusal: Refusal,
+}
+
+#[derive(Clone, Copy)]
+struct Refusal {
+    status: u16,
+    error: &'static str,
+    /// `field`, or `kind` of what was not found; empty: it names none.
+    names: &'static str,
+}
+
+const fn invalid(field: &'static str) -> Refusal {
+    Refusal { status: 400, error: "INVALID_ARGUMENT", names: field }
+}
+
+const fn missing(kind: &'static str) -> Refusal {
+    Refusal { status: 404, error: "NOT_FOUND", names: kind }
+}
+
+const fn unmet() -> Refusal {
+    Refusal { status: 409, error: "FAILED_PRECONDITION", names: "" }
+}
+
+const fn too_large(field: &'static str) -> Refusal {
+    Refusal { status: 413, error: "TOO_LARGE", names: field }
+}
+
+const fn no_method() -> Refusal {
+    Refusal { status: 405, error: "METHOD_NOT_ALLOWED", names: "" }
+}
+
+/// What a request without a body says, one row for each (path, refusal).
+fn asked<const N: usize>(method: &'static str, rows: [(&str, Refusal); N]) -> Vec<Row> {
+    let row = |(path, refusal): (&str, _)| Row {
+        method,
+        path: path.to_owned(),
+        headers: Vec::new(),
+        body: Vec::new(),
+        refusal,
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// What bodies say to one path, one row for each (body, refusal).
+fn said<const N: usize>(
+    method: &'static str,
+    path: &str,
+    rows: [(impl Into<Vec<u8>>, Refusal); N],
+) -> Vec<Row> {
+    let row = |(body, refusal): (_, _)| {
+        let (path, headers, body) = (path.to_owned(), Vec::new(), Into::into(body));
+        Row { method, path, headers, body, refusal }
+    };
+    rows.into_iter().map(row).collect()
+}
+
+/// Every route, by a path of it that would be served.
+const ROUTES: [(&str, &str); 30] = [
+    ("GET", "/v1/healthz"),
+    ("GET", "/v1/readyz"),
+    ("GET", "/v1/version"),
+    ("GET", "/metrics"),
+    ("GET", "/v1/topics"),
+    ("POST", "/v1/topics"),
+    ("GET", "/v1/topics/t"),
+    ("PATCH", "/v1/topics/t"),
+    ("DELETE", "/v1/topics/t"),
+    ("GET", "/v1/topics/t/messages"),
+    ("GET", "/v1/topics/t/groups"),
+    ("GET", "/v1/topics/t/groups/g"),
+    ("PUT", "/v1/topics/t/groups/g"),
+    ("DELETE", "/v1/topics/t/groups/g"),
+    ("POST", "/v1/topics/t/groups/g/pause"),
+    ("POST", "/v1/topics/t/groups/g/resume"),
+    ("POST", "/v1/topics/t/groups/g/seek"),
+    ("POST", "/v1/produce"),
+    ("POST", "/v1/produce/batch"),
+    ("GET", "/v1/consume"),
+    ("POST", "/v1/consume"),
+    ("POST", "/v1/receive"),
+    ("POST", "/v1/ack"),
+    ("POST", "/v1/nack"),
+    ("POST", "/v1/extend"),
+    ("POST", "/v1/settle"),
+    ("GET", "/v1/dlq/t"),
+    ("POST", "/v1/dlq/t/redrive"),
+    ("POST", "/v1/dlq/t/purge"),
+    ("GET", "/v1/explain"),
+];
+
+/// What no route takes.
+fn anywhere() -> Vec<Row> {
+    let deep = format!("{{\"bogus\":{}{}}}", "[".repeat(33), "]".repeat(33));
+    let very_deep = "[".repeat(100_000);
+    let bodies: [(&[u8], Refusal); 12] = [
+        (b"{", invalid("")),
+        (b"{\"bogus\":1}", invalid("bogus")),
+        (deep.as_bytes(), invalid("bogus")),
+        (very_deep.as_bytes(), invalid("")),
+        (b"[]", invalid("")),
+        (b"null", invalid("")),
+        (b"7", invalid("")),
+        (b"{} {}", invalid("")),
+        (b"{'name':'n'}", invalid("")),
+        (b"\xef\xbb\xbf{}", invalid("")),
+        (b"\xff", invalid("")),
+        (b"\0", invalid("")),
+    ];
+    let queries = [
+        ("?bogus=1", invalid("bogus")),
+        ("?bogus", invalid("bogus")),
+        ("?bogus=%FF", invalid("")),
+        ("?%FF=1", invalid("")),
+        ("?topic%00=t", invalid("topic\0")),
+    ];
+    let mut rows = Vec::new();
+    for (method, path) in ROUTES {
+        rows.extend(said(method, path, bodies));
+        for (query, refusal) in queries {
+            rows.extend(asked(method, [(&*format!("{path}{query}"), refusal)]));
+        }
+        rows.extend(said(method, &format!("{path}?bogus=1"), [("{}", invalid(""))]));
+        rows.extend(asked("TRACE", [(path, no_method())]));
+        for encoding in [&b"gzip"[..], b"identity, br"] {
+            let mut compressed = said(method, path, [(b"\x1f\x8b\x08", invalid(""))]);
+            compressed[0].headers.push(("content-encoding", encoding));
+            rows.extend(compressed);
+        }
+    }
+    rows
+}
+
+fn long(letters: usize) -> String {
+    "a".repeat(letters)
+}
+
+/// A topic with messages, one of them leased and one dead, and what names those.
+struct Stage {
+    broker: Broker,
+    token: String,
+    dead: String,
+    before: Value,
+}
+
+impl Stage {
+    async fn set() -> Stage {
+        let broker = Broker::start().await;
+        broker.topic_with("t", 2, Value::Null).await;
+        for value in ["x", "y", "z"] {
+            broker.produce("t", value).await;
+        }
+        // Nothing runs out while the table is read.
+        let for_long = serde_json::json!({ "lease_ms": 43_200_000 });
+        let dies = broker.receive_with(with(wanted("t", "g", "o"), for_long.clone())).await;
+        broker.nack(crate::verbs::token(&dies), serde_json::json!({ "final": true })).await.is(204);
+        let held = broker.receive_with(with(wanted("t", "g", "o"), for_long)).await;
+        let token = held["lease"]["token"].as_str().expect("a token").to_owned();
+        let letters = broker.get("/v1/dlq/t").await.is(200);
+        let dead = letters["dead_letters"][0]["id"].as_str().expect("an id").to_owned();
+        let gone = |group: &Value| group["consumers"] == serde_json::json!([]);
+        broker.until_group("t", "g", "that its polls are over", gone).await;
+        let mut stage = Stage { broker, token, dead, before: Value::Null };
+        stage.before = stage.stored().await;
+        stage
+    }
+
+    /// Everything a request could have changed.
+    async fn stored(&self) -> Value {
+        let mut all = Vec::new();
+        for path in [
+            "/v1/topics?detail=true",
+            "/v1/topics/t/groups/g",
+            "/v1/topics/t/messages?group=g",
+            "/v1/dlq/t?state=all",
+        ] {
+            all.push(self.broker.get(path).await.is(200));
+        }
+        all.into()
+    }
+
+    async fn try_all(&self, rows: Vec<Row>) {
+        let mut wrong = Vec::new();
+        for row in rows {
+            let Row { method, path, headers, body, refusal } = row;
+            let (path, body) = (self.fill(path.into_bytes()), self.fill(body));
+            let path = String::from_utf8(path).expect("a path is text");
+            let shown: String = String::from_utf8_lossy(&body).chars().take(120).collect();
+            let mut ask = self.broker.ask(method, path.clone()).body(body);
+            for (name, value) in headers {
+                ask = ask.header(name, value);
+            }
+            let answer = ask.send().await;
+            let said = answer.json();
+            let names = if refusal.status == 404 { &said["kind"] } else { &said["field"] };
+            let is_so = answer.status == refusal.status
+                && said["error"] == refusal.error
+                && names.as_str().unwrap_or_default() == refusal.names;
+            if is_so {
+                answer.refused(refusal.status, refusal.error);
+            } else {
+                wrong.push(format!("{method} {path} {shown}\n  -> {} {said}", answer.status));
+            }
+            if self.stored().await != self.before {
+                panic!("{method} {path} {shown}\n  -> {} and something changed", answer.status);
+            }
+        }
+        assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+    }
+
+    fn fill(&self, text: Vec<u8>) -> Vec<u8> {
+        match String::from_utf8(text) {
+            Ok(text) => text.replace("TOKEN", &self.token).replace("ID", &self.dead).into_bytes(),
+            Err(bytes) => bytes.into_bytes(),
+        }
+    }
+}
+
+fn all() -> Vec<Row> {
+    let tables = [
+        topics::topics(),
+        groups::groups(),
+        produce::produce(),
+        consume::consume(),
+        consume::settle(),
+        looks::looks(),
+        looks::dead_letters(),
+    ];
+    tables.into_iter().flatten().collect()
+}
+
+#[tokio::test]
+async fn what_no_route_takes_is_refused_everywhere_and_stores_nothing() {
+    Stage::set().await.try_all(anywhere()).await;
+}
+
+#[tokio::test]
+async fn what_a_route_does_not_take_is_refused_and_stores_nothing() {
+    Stage::set().await.try_all(all()).await;
+}
+
+#[test]
+fn every_route_has_its_share_of_the_table() {
+    assert!(all().len() >= 150, "{} rows", all().len());
+    let mut table = anywhere();
+    table.extend(all());
+    for (method, path) in ROUTES {
+        let is_of = |row: &&Row| row.method == method && row.path.split('?').next() == Some(path);
+        let count = table.iter().filter(is_of).count();
+        assert!(count >= 8, "{method} {path} has {count} rows");
+    }
+}

@@ -1,0 +1,38 @@
+//! Blocks of open entries: the one body that is written and read by hand.
+#![no_main]
+
+use driftq_core::row::{Columns, Key, Row};
+use driftq_core::{BatchNo, Generation, Lane};
+use driftq_fuzz::{bounded, check_packed, sealed};
+use libfuzzer_sys::fuzz_target;
+
+/// Length of an entry without what is rare, and of what each of the upper four flags adds.
+const ENTRY_BYTES: usize = 42;
+const RARE_BYTES: [usize; 4] = [1, 16, 6, 2];
+
+fuzz_target!(|content: &[u8]| bounded(|| {
+    let key =
+        Key::Block { generation: Generation(41), lane: Lane(4), block: 3, batch: BatchNo(99) };
+    let row = Row { key, columns: Columns::None, body: sealed(content) };
+    let read = driftq_core::fuzzing::reread(&row);
+    let indexes = indexes(content);
+    assert_eq!(read.is_ok(), indexes.is_some(), "whole entries and nothing else are read");
+    // Only what is in order, each once and within the block is written so.
+    let is_written_so = indexes.is_some_and(|indexes| {
+        indexes.is_sorted_by(|a, b| a < b) && indexes.iter().all(|index| *index < 128)
+    });
+    if is_written_so {
+        check_packed(&row, content);
+    }
+}));
+
+/// Where in the block each entry is; none if the last is cut short.
+fn indexes(mut content: &[u8]) -> Option<Vec<u8>> {
+    let mut indexes = Vec::new();
+    while let [index, flags, ..] = *content {
+        let rare = (0..4).filter(|flag| flags >> 4 >> flag & 1 == 1).map(|flag| RARE_BYTES[flag]);
+        content = content.get(ENTRY_BYTES + rare.sum::<usize>()..)?;
+        indexes.push(index);
+    }
+    content.is_empty().then_some(indexes)
+}

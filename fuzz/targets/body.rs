@@ -1,0 +1,74 @@
+//! Bodies of every kind of request: what is read can be written in one way only.
+#![no_main]
+
+use std::fmt::Debug;
+
+use driftq_api::Object;
+use driftq_api::dlq::{Purge, Redrive};
+use driftq_api::group::{CreateGroup, Pause, Resume, Seek};
+use driftq_api::message::{Consume, Produce, ProduceBatch, Receive};
+use driftq_api::settle::{Settle, SettleMany};
+use driftq_api::topic::{CreateTopic, PatchTopic};
+use driftq_core::SettingsPatch;
+use driftq_fuzz::{bounded, choice};
+use libfuzzer_sys::fuzz_target;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+/// What was read, in words that can be compared.
+type Read = fn(&[u8]) -> Option<String>;
+
+fn read<T: DeserializeOwned + Debug>(body: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Object<T>>(body).ok().map(|Object(asked)| format!("{asked:?}"))
+}
+
+const REQUESTS: [Read; 15] = [
+    read::<Produce>,
+    read::<ProduceBatch>,
+    read::<Consume>,
+    read::<Receive>,
+    read::<Settle>,
+    read::<SettleMany>,
+    read::<CreateTopic>,
+    read::<PatchTopic>,
+    read::<CreateGroup>,
+    read::<Pause>,
+    read::<Resume>,
+    read::<Seek>,
+    read::<Redrive>,
+    read::<Purge>,
+    read::<SettingsPatch>,
+];
+
+fuzz_target!(|input: &[u8]| bounded(|| {
+    let Some((chosen, body)) = choice(input, REQUESTS.len()) else { return };
+    let read = REQUESTS[chosen];
+    if let Ok(patch) = serde_json::from_slice::<SettingsPatch>(body) {
+        let written = serde_json::to_vec(&patch).expect("settings are plain");
+        assert_eq!(serde_json::from_slice(&written).ok(), Some(patch), "settings written anew");
+    }
+    let Some(heard) = read(body) else { return };
+    let Ok(Value::Object(fields)) = serde_json::from_slice(body) else {
+        panic!("only an object is a request")
+    };
+    // Settings are kept as they were written until they are read, which is looked at above.
+    if !heard.contains("RawValue(") {
+        let again = Value::from(fields.clone()).to_string();
+        assert_eq!(read(again.as_bytes()), Some(heard), "written anew, it says something else");
+    }
+    let list = Value::from_iter(fields.values().cloned());
+    assert_eq!(read(list.to_string().as_bytes()), None, "a list is taken for an object");
+    assert_eq!(read(&with(&fields, "no_such_field")), None, "an unknown field is read");
+    if let Some(name) = fields.keys().next() {
+        assert_eq!(read(&with(&fields, name)), None, "{name} twice is read");
+    }
+}));
+
+/// The object with one field more, which may be there already.
+fn with(fields: &Map<String, Value>, name: &str) -> Vec<u8> {
+    let value = fields.get(name).cloned().unwrap_or_default();
+    let written = |(name, value): (&String, &Value)| format!("{}:{value}", Value::from(&**name));
+    let mut written: Vec<_> = fields.iter().map(written).collect();
+    written.push(format!("{}:{value}", Value::from(name)));
+    format!("{{{}}}", written.join(",")).into_bytes()
+}

@@ -1,0 +1,27 @@
+//! Pages of messages: any content under a good checksum, and the number of messages the key states.
+#![no_main]
+
+use driftq_core::row::{Columns, Key, Row};
+use driftq_core::{Lane, NUMBER_MAX, Timestamp, TopicId};
+use driftq_fuzz::{bounded, check_packed, sealed};
+use libfuzzer_sys::fuzz_target;
+
+const BASE: u64 = 128;
+
+fuzz_target!(|content: &[u8]| bounded(|| {
+    let begin = postcard::take_from_bytes::<(u64, u64)>(content);
+    let Ok(((bytes_before, count), _)) = begin else { return };
+    // No row has a greater number.
+    if bytes_before > NUMBER_MAX / 2 || count > NUMBER_MAX - BASE {
+        return;
+    }
+    let page = |last| Row {
+        key: Key::Page { topic: TopicId(300), lane: Lane(4), last },
+        columns: Columns::Page { base: BASE, bytes: 0, at: Timestamp(1_800_000_000_002) },
+        body: sealed(content),
+    };
+    let row = page(BASE + count - 1);
+    check_packed(&row, content);
+    let other = page(BASE + count);
+    assert!(driftq_core::fuzzing::reread(&other).is_err(), "it has not the messages its key says");
+}));
