@@ -95,6 +95,21 @@ small:
 fuzz SECONDS='30':
     fuzz/run {{ SECONDS }}
 
+# 2 000 000 messages waiting on SQLite: memory, restart, speed against 10 000 waiting
+backlog: (measure 'backlog')
+
+# One request per message: SQLite against memory and a bare handler; batches against single messages
+bench-http: (measure 'http')
+
+# Idle streams, slow clients, bad requests from SEED, web pages: nobody else notices
+hostile SEED='': (measure 'hostile' SEED)
+
+# All of it as it is released: the server is measured, and a bare handler in `measure` against it.
+[private]
+measure WHAT SEED='':
+    cargo build --quiet --release -p driftq-cli -p driftq-e2e
+    target/release/measure {{ WHAT }} target/release/driftq {{ SEED }}
+
 # Deliveries settled a second: core, packing and pipeline, one thread, memory engine
 bench-core:
     cargo run --quiet --release -p driftq-sim --bin bench_core

@@ -20,6 +20,8 @@ const BATCH: u64 = 32;
 const RECEIVE: u32 = 64;
 /// Short: what a kill leaves leased must come back before the next.
 pub(crate) const LEASE_MS: u64 = 500;
+/// Times a client tries to connect, 20 ms apart, before it thinks again.
+const CONNECTS: u32 = 150;
 /// Bytes of a value, unless a run needs larger ones.
 const VALUE_BYTES: usize = 100;
 
@@ -48,7 +50,7 @@ impl Client {
     pub(crate) fn new(url: String, history: Arc<History>) -> Client {
         Client {
             http: reqwest::Client::builder()
-                .timeout(Duration::from_secs(5))
+                .timeout(Duration::from_secs(15))
                 .build()
                 .expect("a plain client can be made"),
             url,
@@ -100,11 +102,20 @@ impl Client {
     }
 
     /// The answer of a success. Refusals of whole requests and lost answers are both no answer: what was
-    /// asked for is unknown, which is never held against anybody.
+    /// asked for is unknown, which is never held against anybody. While nobody listens it waits: what was
+    /// not sent did not happen.
     async fn post(&self, path: &str, asked: &Value) -> Option<Value> {
-        let request = self.http.post(format!("{}/{path}", self.url)).json(asked);
-        let response = request.send().await.ok()?.error_for_status().ok()?;
-        response.json().await.ok()
+        for _ in 0..CONNECTS {
+            let request = self.http.post(format!("{}/{path}", self.url)).json(asked);
+            match request.send().await {
+                Ok(response) => return response.error_for_status().ok()?.json().await.ok(),
+                Err(error) if error.is_connect() => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                Err(_) => return None,
+            }
+        }
+        None
     }
 
     fn asked(&self, (body, key): (u64, u64)) -> Value {

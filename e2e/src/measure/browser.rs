@@ -1,0 +1,64 @@
+//! What a web page can make a browser send to a developer's queue.
+
+use serde_json::json;
+
+use crate::server::{Server, Side};
+use crate::verdict::Verdict;
+use crate::wire::{get, post};
+
+/// Request line and headers, and whether it comes with a message as its body.
+const REQUESTS: [(&str, &str, bool); 8] = [
+    (
+        "a form's POST",
+        "POST /v1/produce HTTP/1.1\r\nhost: localhost\r\norigin: http://example.com\r\n\
+         content-type: text/plain",
+        true,
+    ),
+    (
+        "a form's POST in the query",
+        "POST /v1/produce?topic=work&value=v HTTP/1.1\r\nhost: localhost\r\n\
+         origin: http://example.com\r\ncontent-type: application/x-www-form-urlencoded",
+        false,
+    ),
+    (
+        "a POST of a page without an origin",
+        "POST /v1/produce HTTP/1.1\r\nhost: localhost\r\norigin: null",
+        true,
+    ),
+    (
+        "a page that asks what it may do",
+        "OPTIONS /v1/produce HTTP/1.1\r\nhost: localhost\r\norigin: http://example.com\r\n\
+         access-control-request-method: POST",
+        false,
+    ),
+    ("a rebound name", "GET /v1/topics HTTP/1.1\r\nhost: example.com", false),
+    ("a POST to a rebound name", "POST /v1/produce HTTP/1.1\r\nhost: example.com:8080", true),
+    (
+        "a name that begins like ours",
+        "POST /v1/produce HTTP/1.1\r\nhost: localhost.example.com",
+        true,
+    ),
+    (
+        "a rebound name in the request line",
+        "POST http://example.com/v1/produce HTTP/1.1\r\nhost: localhost",
+        true,
+    ),
+];
+
+pub(crate) async fn run(driftq: &str, verdict: &mut Verdict) -> anyhow::Result<()> {
+    let server = Server::start(Side::Sqlite(driftq.to_owned())).await?;
+    let mut wire = server.connect().await?;
+    wire.json(&post("/v1/topics", &json!({ "name": "work" }))).await?;
+    let message = json!({ "topic": "work", "value": "v" });
+    for (what, head, has_body) in REQUESTS {
+        let body = if has_body { message.to_string() } else { String::new() };
+        let request = format!("{head}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let status = server.connect().await?.status(request.as_bytes()).await?;
+        verdict.must(format!("{what} is refused: {status}"), status == 403);
+    }
+    // The same without a page is served: it was the page that was refused, and none of it was stored.
+    wire.json(&post("/v1/produce", &message)).await?;
+    let stored = wire.json(&get("/v1/topics/work")).await?["messages"].as_u64();
+    verdict.must("nothing of a page is stored".to_owned(), stored == Some(1));
+    Ok(())
+}

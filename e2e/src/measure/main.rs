@@ -1,0 +1,58 @@
+//! `measure backlog|http|hostile DRIFTQ`: what the server costs and what it bears, against a bar each.
+//!
+//! Sides that are compared run in one process of ours, in turns, so that a noisy machine is unkind to both.
+//! Everything here is one thread: it shares the cores with what it measures.
+#![expect(clippy::print_stdout, reason = "this is a program for people")]
+
+mod ask;
+mod backlog;
+mod bad;
+mod bare;
+mod browser;
+mod crowd;
+mod drip;
+mod good;
+mod hostile;
+mod load;
+mod mutate;
+mod openapi;
+mod server;
+mod single;
+mod usage;
+mod verdict;
+mod wire;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+// What the server has: the bare handler must not win or lose by its allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+const USAGE: &str = "usage: measure backlog|http|hostile DRIFTQ [SEED]";
+
+fn main() -> anyhow::Result<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    let what = arguments.next().context(USAGE)?;
+    if what == "bare" {
+        // As many threads as the server has.
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        return runtime.block_on(bare::serve()).map(|()| ExitCode::SUCCESS);
+    }
+    let driftq = arguments.next().context(USAGE)?;
+    let seed = arguments.next().filter(|seed| !seed.is_empty());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let verdict = runtime.block_on(async {
+        match what.as_str() {
+            "backlog" => backlog::run(&driftq).await,
+            "http" => single::run(&driftq).await,
+            "hostile" => {
+                let seed = seed.map(|seed| seed.parse()).transpose().context("SEED is a number")?;
+                hostile::run(&driftq, seed.unwrap_or_else(|| fastrand::u64(..))).await
+            }
+            _ => anyhow::bail!(USAGE),
+        }
+    })?;
+    Ok(verdict.say())
+}
