@@ -99,7 +99,7 @@ async fn spawn(
     let mut child = command
         .args(["serve", "--engine", "sqlite", "--listen", listen, "--data"])
         .arg(data)
-        .env("DRIFTQ_LOG", "off")
+        .env("DRIFTQ_LOG", "error")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true)

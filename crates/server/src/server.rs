@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Config, EngineConfig};
-use crate::http::{self, About, App, Guard, Listener};
+use crate::http::{self, About, App, Guard, Listener, Parts};
 use crate::metrics::Metrics;
 use crate::node::{Node, ShardTask, Status};
 use crate::space::Watch;
@@ -90,14 +90,14 @@ impl Server {
             allowed_hosts: config.allowed_hosts,
             is_loopback,
         };
-        let app = App {
+        let app = App::from(Parts {
             node: node.clone(),
             limits: config.limits,
             about,
-            guard: Arc::new(guard),
+            guard,
             draining: is_draining.clone(),
             metrics,
-        };
+        });
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
         Ok(Server { address, node, shard: task, draining, http, beside })
     }

@@ -23,11 +23,14 @@ const VALUE_BYTES: usize = 256;
 const TOPIC: &str = "work";
 const GROUP: &str = "workers";
 
-/// Messages that one window produces, then consumes and acks.
-const WINDOW: u64 = 20_000;
-const ROUNDS: usize = 15;
+/// Messages that are produced, then consumed and acked, and how often in one window: so long that trimming,
+/// which looks once a second, falls into it.
+const PASS: u64 = 20_000;
+const PASSES: u64 = 10;
+const WINDOW: u64 = PASSES * PASS;
+const ROUNDS: usize = 7;
 /// Rounds that do not count: caches fill, plans are made.
-const WARM_UP: usize = 2;
+const WARM_UP: usize = 1;
 const CONNECTIONS: u64 = 8;
 /// Messages of a request, when measured.
 const BATCH: u64 = 100;
@@ -138,9 +141,12 @@ impl Waiting {
     }
 
     async fn window(&self) -> anyhow::Result<Window> {
-        let produce = self.produce(WINDOW, BATCH).await?;
+        let (mut produce, mut consume) = (Duration::ZERO, Duration::ZERO);
         let before = self.first_offsets().await?;
-        let consume = self.consume().await?;
+        for _ in 0..PASSES {
+            produce += self.produce(PASS, BATCH).await?;
+            consume += self.consume().await?;
+        }
         let after = self.first_offsets().await?;
         let trimmed = after.iter().sum::<u64>() - before.iter().sum::<u64>();
         Ok(Window { produce, consume, trimmed })
@@ -169,7 +175,7 @@ impl Waiting {
     /// Consumes and acks as many as a window produced.
     async fn consume(&self) -> anyhow::Result<Duration> {
         let wires = self.connect().await?;
-        let left = &Cell::new(WINDOW);
+        let left = &Cell::new(PASS);
         let began = Instant::now();
         let consumers = wires.into_iter().map(|mut wire| async move {
             while left.get() > 0 {

@@ -69,9 +69,12 @@ pub struct About {
     pub commit: &'static str,
 }
 
-/// What every request is served with.
+/// What every request is served with. One pointer: it is cloned several times for each of them.
 #[derive(Clone)]
-pub struct App {
+pub struct App(Arc<Parts>);
+
+/// What an [`App`] holds.
+pub struct Parts {
     /// The shards.
     pub node: Node,
     /// Bounds.
@@ -79,11 +82,25 @@ pub struct App {
     /// What it says of itself.
     pub about: About,
     /// Who may come in.
-    pub guard: Arc<Guard>,
+    pub guard: Guard,
     /// Set when the server drains.
     pub draining: tokio::sync::watch::Receiver<bool>,
     /// Numbers.
     pub metrics: Arc<crate::metrics::Metrics>,
+}
+
+impl From<Parts> for App {
+    fn from(parts: Parts) -> App {
+        App(Arc::new(parts))
+    }
+}
+
+impl std::ops::Deref for App {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
 }
 
 pub(crate) fn topic_name(topic: &str) -> TopicName {

@@ -64,6 +64,8 @@ impl Copier {
             Ok(())
         }))?;
         let connection = schema::writer(&directory.database)?;
+        // It copies pages and keeps none.
+        connection.pragma_update(None, "cache_size", -1_024)?;
         let (wake, woken) = sync_channel(1);
         let work = {
             let (seen, locked) = (seen.clone(), directory.clone());
