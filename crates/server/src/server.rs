@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::config::{Config, EngineConfig};
-use crate::http::{self, About, App, Guard, Listener, Parts};
+use crate::http::{self, About, App, Guard, Listener, Parts, Refusals};
 use crate::metrics::Metrics;
 use crate::node::{Node, ShardTask, Status};
 use crate::space::Watch;
@@ -90,6 +90,7 @@ impl Server {
             allowed_hosts: config.allowed_hosts,
             is_loopback,
         };
+        let refusals = Arc::new(Refusals::default());
         let app = App::from(Parts {
             node: node.clone(),
             limits: config.limits,
@@ -97,7 +98,9 @@ impl Server {
             guard,
             draining: is_draining.clone(),
             metrics,
+            refusals: refusals.clone(),
         });
+        beside.spawn(refusals.tell());
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
         Ok(Server { address, node, shard: task, draining, http, beside })
     }

@@ -47,6 +47,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         if let Some(what) = failure.full() {
             app.metrics.refused(what);
         }
+        app.refusals.count(failure.0.error);
         failure.write(&request_id, &mut response);
     }
     let headers = response.headers_mut();

@@ -18,6 +18,7 @@ mod pages;
 mod peek;
 mod produce;
 mod receive;
+mod refusals;
 mod session;
 mod settle;
 mod topics;
@@ -35,6 +36,7 @@ use failure::Failure;
 pub use accept::{Listener, serve};
 pub use guard::Guard;
 pub use openapi::document;
+pub use refusals::Refusals;
 
 /// The one namespace of a server without credentials of its own.
 pub(crate) const NAMESPACE: &str = "default";
@@ -87,6 +89,8 @@ pub struct Parts {
     pub draining: tokio::sync::watch::Receiver<bool>,
     /// Numbers.
     pub metrics: Arc<crate::metrics::Metrics>,
+    /// Refusals that the log has not told yet.
+    pub refusals: Arc<Refusals>,
 }
 
 impl From<Parts> for App {
