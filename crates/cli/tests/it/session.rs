@@ -26,7 +26,7 @@ fn topics_are_made_shown_changed_and_deleted() {
         ! error: `lease_ms`: write it as NAME=VALUE
         [2]
         $ driftq topic create x --set lease_m=5
-        ! error: settings: lease_m: unknown field `lease_m`, expected one of `lease_ms`, `max_in_flight`, `max_open`, `retry_policy`, `max_backlog_messages`, `max_backlog_bytes`, `retention_ms`, `retention_bytes`, `dlq_retention_ms`, `dedupe_ttl_ms`, `effect_ttl_ms`, `on_doubt`, `keyless`, `require_token`, `groups`, `group_idle_ms`, `history` at line 1 column 10 (INVALID_ARGUMENT, 400)
+        ! error: settings: lease_m: no such setting: `lease_m` at line 1 column 10 (INVALID_ARGUMENT, 400)
         [2]
         $ driftq topic set refunds lease_ms=null max_in_flight=64 -o json | grep -A2 changed
           "changed_settings": [
