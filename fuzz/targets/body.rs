@@ -48,11 +48,15 @@ fuzz_target!(|input: &[u8]| bounded(|| {
         assert_eq!(serde_json::from_slice(&written).ok(), Some(patch), "settings written anew");
     }
     let Some(heard) = read(body) else { return };
-    let Ok(Value::Object(fields)) = serde_json::from_slice(body) else {
-        panic!("only an object is a request")
-    };
     // Settings are kept as they were written until they are read, which is looked at above.
-    if !heard.contains("RawValue(") {
+    let is_raw = heard.contains("RawValue(");
+    let fields = match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => fields,
+        // They may hold a number that nothing can hold.
+        Err(_) if is_raw => return,
+        Ok(_) | Err(_) => panic!("only an object is a request"),
+    };
+    if !is_raw {
         let again = Value::from(fields.clone()).to_string();
         assert_eq!(read(again.as_bytes()), Some(heard), "written anew, it says something else");
     }
