@@ -347,7 +347,7 @@ impl Shard {
                     after.is_leased() && after.attempt == before.entry.attempt
                 });
                 if kept {
-                    self.uncount_holder(before);
+                    self.uncount_holder(before, false);
                 } else {
                     let is_settled = self.now < end;
                     self.release_holder(before, is_settled);
@@ -368,21 +368,22 @@ impl Shard {
         entry.at.max(self.live.recovered_at.after(grace))
     }
 
-    fn uncount_holder(&mut self, open: &Open) -> Option<ConsumerId> {
+    fn uncount_holder(&mut self, open: &Open, is_settled: bool) -> Option<ConsumerId> {
         let holder = open.holder?;
         let consumer = self.live.consumers.get_mut(&holder)?;
         consumer.held -= 1;
         consumer.held_bytes -= u64::from(open.entry.size);
+        if is_settled {
+            consumer.last_settle_at = Some(self.now);
+        }
         Some(holder)
     }
 
     /// Its holder has room for another.
     fn release_holder(&mut self, open: &Open, is_settled: bool) {
-        let Some(holder) = self.uncount_holder(open) else { return };
-        if is_settled && let Some(consumer) = self.live.consumers.get_mut(&holder) {
-            consumer.last_settle_at = Some(self.now);
+        if let Some(holder) = self.uncount_holder(open, is_settled) {
+            self.enqueue(holder);
         }
-        self.enqueue(holder);
     }
 
     /// At recovery: a lane as it was stored, its end included.
