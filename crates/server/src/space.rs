@@ -25,16 +25,21 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Looks again and again, for as long as there is something to see.
+    /// Looks again and again, where there is something to see.
     pub(crate) async fn run(mut self) {
         while self.look().await {
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
 
-    /// Looks once. False: there is no end to the room, or nobody can say any more.
+    /// Looks once. False: there is no end to the room.
     pub(crate) async fn look(&mut self) -> bool {
-        let Ok(Some(room)) = self.engine.room().await else { return false };
+        let room = match self.engine.room().await {
+            Ok(Some(room)) => room,
+            Ok(None) => return false,
+            // Things stay as they were last seen.
+            Err(_) => return true,
+        };
         self.metrics.room(room);
         // Half as much again before it is over, or it would begin and end with every trim.
         let more = if self.is_low { self.min_free_bytes / 2 } else { 0 };

@@ -272,6 +272,27 @@ fn a_grace_begins_anew_with_every_recovery() {
 }
 
 #[test]
+fn a_lease_made_shorter_than_the_grace_says_when_it_ends() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders hello
+            stored 0:0
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "hello" spent 1 until 31s
+        2s crash
+        3s extend orders/biller 0:0.1 lease=1s
+            extended until 12s
+        11s view orders/biller
+            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_consumers
+        13s view orders/biller
+            orders/biller 0:0 expired, due 12.342s
+            next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 12.342s), no_consumers
+    "#]]);
+}
+
+#[test]
 fn the_grace_does_not_shorten_a_lease() {
     check(expect![[r#"
         1s topic orders 1 retry=3,1m,1m

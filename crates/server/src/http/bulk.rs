@@ -34,19 +34,15 @@ pub(crate) async fn ask_each<C, T>(
         }));
     }
     let mut answers = app.node.call_all(commands).await.into_iter();
+    let mut answer = || answers.next().expect("one answer for each command");
     let shown = carried.into_iter().map(|item| {
-        item.and_then(|carried| show(carried, answers.next().expect("one answer for each command")))
+        let shown = item.and_then(|carried| show(carried, answer()));
+        if let Err(failure) = &shown {
+            app.refused(failure);
+        }
+        to_item(shown)
     });
-    shown.inspect(|shown| count_full(app, shown)).map(to_item).collect()
-}
-
-/// A message that is refused among others is refused all the same.
-fn count_full<T>(app: &App, shown: &Result<T, Failure>) {
-    if let Err(failure) = shown
-        && let Some(what) = failure.full()
-    {
-        app.metrics.refused(what);
-    }
+    shown.collect()
 }
 
 pub(crate) fn to_item<T>(shown: Result<T, Failure>) -> Item<T> {

@@ -209,7 +209,7 @@ async fn summary(
     topic: TopicName,
     filter: DeadFilter,
 ) -> Result<(u64, Vec<ErrorCount>), Failure> {
-    let mut walk = Walk { app, topic, filter, with_messages: false, below: Some(None), scanned: 0 };
+    let mut walk = Walk::new(app, &topic, filter);
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut total = 0;
     loop {

@@ -44,10 +44,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     }
     app.metrics.answered(response.status().as_u16(), began.elapsed());
     if let Some(failure) = response.extensions_mut().remove::<Failure>() {
-        if let Some(what) = failure.full() {
-            app.metrics.refused(what);
-        }
-        app.refusals.count(failure.0.error);
+        app.refused(&failure);
         failure.write(&request_id, &mut response);
     }
     let headers = response.headers_mut();

@@ -159,6 +159,14 @@ impl App {
     async fn ask(&self, command: driftq_core::Command) -> Result<driftq_core::Reply, Failure> {
         Ok(self.node.call(command).await??)
     }
+
+    /// Counts a refusal, of a whole request or of one item among others.
+    fn refused(&self, failure: &Failure) {
+        if let Some(what) = failure.full() {
+            self.metrics.refused(what);
+        }
+        self.refusals.count(failure.0.error);
+    }
 }
 
 /// The core answered another question: a defect of ours.

@@ -251,8 +251,10 @@ impl Engine for Sqlite {
 
     fn room(&self) -> Answer<'_, Option<u64>> {
         let database = self.database.clone();
-        let room = self
-            .ask(&self.reader, move |connection, _| Ok(space::room(connection, &database).ok()));
-        Box::pin(room)
+        let room =
+            self.ask(&self.reader, move |connection, _| Ok(space::room(connection, &database)));
+        // Not to know it is no error of the database: nothing is poisoned.
+        let unknown = |error: std::io::Error| EngineError::Unknown(error.to_string());
+        Box::pin(async move { room.await?.map(Some).map_err(unknown) })
     }
 }
