@@ -258,10 +258,21 @@ impl PeerKind {
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Claim {
-    /// By its token: fenced.
-    Token(LeaseToken),
+    /// By its token: fenced. What was said beside it must agree with it.
+    Token(LeaseToken, Option<Box<Beside>>),
     /// By position and owner, as v1 did: the same owner on an older attempt is taken for the newer.
     Owner { name: GroupName, partition: u32, offset: Offset, owner: Text },
+}
+
+/// What a caller said beside a token: one that mixed up two deliveries is told so.
+#[derive(Debug, Clone, Default)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub struct Beside {
+    pub topic: Option<Text>,
+    pub group: Option<Text>,
+    pub partition: Option<u32>,
+    pub offset: Option<Offset>,
+    pub owner: Option<Text>,
 }
 
 /// One attempt, by numbers: how the shell and the shard itself name a lease.

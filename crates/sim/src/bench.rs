@@ -161,7 +161,7 @@ impl Bench {
             }
         };
         let Some(token) = token else { return };
-        let claim = Claim::Token(token);
+        let claim = Claim::Token(token, None);
         self.settled += 1;
         self.send(match self.settled % 20 {
             0 => Command::Nack(Nack {

@@ -266,7 +266,7 @@ impl World {
     fn settle(&mut self, client: usize, taken: &Taken, verb: Verb, by_owner: bool) {
         let me = worker(self, client);
         let claim = match by_owner {
-            false => Claim::Token(taken.token.clone()),
+            false => Claim::Token(taken.token.clone(), None),
             true => Claim::Owner {
                 name: me.name.clone(),
                 partition: taken.lease.partition,

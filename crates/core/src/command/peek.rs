@@ -24,6 +24,8 @@ pub struct Peek {
     pub filter: PeekFilter,
     /// How many to show at most; at least one.
     pub limit: u32,
+    /// How many to look at at most; at least one.
+    pub scan: u64,
 }
 
 /// Which messages a [`Peek`] shows: those of which everything given here is true.

@@ -13,6 +13,7 @@
 mod absorb;
 mod backlog;
 mod backoff;
+mod beside;
 mod bury;
 mod cache;
 mod dead;

@@ -55,7 +55,10 @@ impl Shard {
             if !self.is_shown(&view, offset) {
                 continue;
             }
-            if peeked.messages.len() >= peek.limit.max(1) as usize || errors >= PEEK_ERRORS_MAX {
+            let is_full = peeked.messages.len() >= peek.limit.max(1) as usize
+                || peeked.scanned >= peek.scan.max(1)
+                || errors >= PEEK_ERRORS_MAX;
+            if is_full {
                 peeked.next = Some(offset);
                 break;
             }

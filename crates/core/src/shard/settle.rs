@@ -230,7 +230,7 @@ impl Shard {
 
     fn standing_of_open<'a>(&self, claim: &Claim, held: Held<'a>) -> Standing<'a> {
         match claim {
-            Claim::Token(token) if token.attempt != held.entry.attempt => {
+            Claim::Token(token, _) if token.attempt != held.entry.attempt => {
                 let state = match held.entry.is_leased() {
                     true => Stale::Leased,
                     false => Stale::Waiting,
@@ -245,7 +245,13 @@ impl Shard {
             Claim::Owner { owner, .. } if self.owners.name(held.entry.owner) != *owner => {
                 return Standing::Over(Rejection::NotOwner);
             }
-            Claim::Token(_) | Claim::Owner { .. } => {}
+            Claim::Token(_, Some(beside)) => {
+                let owner = self.owners.name(held.entry.owner);
+                if let Err(rejection) = beside.agrees_with_owner(&owner) {
+                    return Standing::Over(rejection);
+                }
+            }
+            Claim::Token(_, None) | Claim::Owner { .. } => {}
         }
         match held.entry.state {
             EntryState::Leased => Standing::Leased(held),
@@ -256,11 +262,14 @@ impl Shard {
 
     fn place(&self, claim: &Claim) -> Result<Place<'_>, Rejection> {
         match claim {
-            Claim::Token(token) => {
+            Claim::Token(token, beside) => {
                 let topic =
                     self.topics.get(&token.topic).ok_or(Rejection::NotFound(Missing::Topic))?;
                 let group =
                     self.groups.get(&token.group).ok_or(Rejection::NotFound(Missing::Group))?;
+                if let Some(beside) = beside {
+                    beside.agrees(token, topic, group)?;
+                }
                 let cursor = group.cursors.get(token.lane.index());
                 let cursor = cursor.ok_or(Rejection::NotFound(Missing::Message))?;
                 let current = cursor.start.generation == token.generation
@@ -299,7 +308,7 @@ fn standing_of_settled<'a>(
     remembered: Option<tombstone::Tombstone>,
 ) -> Standing<'a> {
     let token = match claim {
-        Claim::Token(token) => Some(token),
+        Claim::Token(token, _) => Some(token),
         Claim::Owner { .. } => None,
     };
     match (remembered.map(|stone| (stone.ended, stone.attempt)), token) {
@@ -329,7 +338,7 @@ fn stale(state: Stale, held: &Held<'_>) -> Rejection {
 
 pub(super) fn over(state: Stale, claim: &Claim) -> Rejection {
     let attempt = match claim {
-        Claim::Token(token) => token.attempt,
+        Claim::Token(token, _) => token.attempt,
         Claim::Owner { .. } => 0,
     };
     Rejection::StaleLease { state, attempt, current: None }

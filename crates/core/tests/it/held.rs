@@ -289,9 +289,14 @@ pub(crate) fn join(consumer: u64, group: &str, credit: u32, lease_ms: u64) -> Co
 }
 
 pub(crate) fn ack(token: &LeaseToken) -> Command {
-    Command::Ack(Claim::Token(token.clone()))
+    Command::Ack(Claim::Token(token.clone(), None))
 }
 
 pub(crate) fn nack(token: &LeaseToken, kind: NackKind) -> Command {
-    Command::Nack(Nack { claim: Claim::Token(token.clone()), reason: None, delay_ms: None, kind })
+    Command::Nack(Nack {
+        claim: Claim::Token(token.clone(), None),
+        reason: None,
+        delay_ms: None,
+        kind,
+    })
 }

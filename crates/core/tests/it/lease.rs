@@ -465,3 +465,33 @@ fn returns_in_a_row_are_counted_through_a_crash() {
             orders/biller 0:0 returned, due 11s
     "#]]);
 }
+
+#[test]
+fn what_is_said_beside_a_token_must_agree_with_it() {
+    check(expect![[r#"
+        0s topic orders 2
+            created
+        0s produce orders hello
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w
+            joined
+            a gets orders/biller 0:0.1 "hello" spent 1 until 10s
+        1s ack orders/biller 0:0.1 of=bills/biller
+            refused: token: it is of another topic
+        1s ack orders/biller 0:0.1 of=orders/mailer
+            refused: token: it is of another group
+        1s ack orders/biller 0:0.1 at=1:0
+            refused: token: it is of another partition
+        1s ack orders/biller 0:0.1 at=0:1
+            refused: token: it is of another offset
+        1s nack orders/biller 0:0.1 owner=v
+            refused: token: it is of another owner
+        1s extend orders/biller 0:0.1 owner=v
+            refused: token: it is of another owner
+        1s ack orders/biller 0:0.1 of=orders/biller at=0:0 owner=w
+            ok
+            orders/biller 0:0 acked
+        1s ack orders/biller 0:0.1 owner=v
+            ok
+    "#]]);
+}

@@ -239,7 +239,15 @@ fn peek(from: u64, limit: u32, group: Option<&str>) -> Command {
     let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
     let group = group.map(Into::into);
     let filter = PeekFilter::default();
-    Command::Peek(Box::new(Peek { topic, partition: 0, from, group, filter, limit }))
+    Command::Peek(Box::new(Peek {
+        topic,
+        partition: 0,
+        from,
+        group,
+        filter,
+        limit,
+        scan: u64::MAX,
+    }))
 }
 
 fn peeked(held: &mut Held, from: u64, limit: u32) -> Peeked {
@@ -311,4 +319,22 @@ fn a_slice_ends_where_it_would_read_too_many_last_errors() {
     assert!(said.contains("0:255 m waiting after 1 \"e255\", due"), "{said}");
     let said = world.ask("2s peek orders 0 from=256 group=biller limit=1000");
     assert!(said.ends_with("(scanned 20, the end)"), "{said}");
+}
+
+#[test]
+fn a_slice_ends_where_enough_was_looked_at() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders a + produce orders b + produce orders c
+            stored 0:0
+            stored 0:1
+            stored 0:2
+        2s peek orders 0 scan=2
+            0:0 a; 0:1 b (scanned 2, next 2)
+        2s peek orders 0 scan=2 from=2
+            0:2 c (scanned 1, the end)
+        2s peek orders 0 scan=2 key=none
+            none (scanned 2, next 2)
+    "#]]);
 }

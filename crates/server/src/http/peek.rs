@@ -144,6 +144,7 @@ pub(crate) async fn messages(
             group: asked.group.as_deref().map(Into::into),
             filter: filter.clone(),
             limit: (limit - found.len()) as u32,
+            scan: SCAN_MAX - scanned,
         };
         let Reply::Peeked(slice) = app.ask(Command::Peek(Box::new(peek))).await? else {
             return Err(unexpected());

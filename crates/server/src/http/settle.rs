@@ -4,13 +4,13 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use driftq_api::settle::{self as wire, Op, Settle, SettleMany, Settled, SettledMany};
-use driftq_core::command::{Claim, Extend, Nack, NackKind};
-use driftq_core::{Answered, Command, LeaseToken, Reply};
+use driftq_core::command::{Beside, Claim, Extend, Nack, NackKind};
+use driftq_core::{Answered, Command, Reply};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, QueryForm, Stale};
-use super::{App, NAMESPACE, bulk, convert, group_name, topic_name, unexpected};
+use super::{App, NAMESPACE, bulk, convert, group_name, unexpected};
 use crate::node::Lost;
 
 impl Ask for Settle {
@@ -80,7 +80,7 @@ async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, Failure> {
     if asked.op.is_some() {
         return Err(Failure::invalid("op", "the path says it"));
     }
-    let command = command(app, op, asked).await?;
+    let command = command(app, op, asked)?;
     settled(op, app.node.call(command).await)
 }
 
@@ -99,7 +99,7 @@ pub(crate) async fn many(
     let mut items = Vec::with_capacity(asked.len());
     for one in asked {
         items.push(match one.op {
-            Some(op) => command(&app, op, one).await.map(|command| (command, op)),
+            Some(op) => command(&app, op, one).map(|command| (command, op)),
             None => Err(Failure::invalid("op", "ack, nack or extend")),
         });
     }
@@ -109,8 +109,8 @@ pub(crate) async fn many(
     Ok(Json(SettledMany { results, done, refused }))
 }
 
-async fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
-    let claim = claim(app, &asked).await?;
+fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
+    let claim = claim(app, &asked)?;
     let Settle { reason, delay_ms, is_final, release, lease_ms, .. } = asked;
     let is_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some() || release.is_some();
     if op != Op::Nack && is_nack {
@@ -138,8 +138,8 @@ async fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
     })
 }
 
-/// The delivery that is meant. Token and place together must agree.
-async fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
+/// The delivery that is meant.
+fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
     let Settle { token, topic, group, partition, offset, owner, .. } = asked;
     if let Some(text) = token {
         let token = app.node.keys().verify(text);
@@ -147,15 +147,20 @@ async fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
         if *token.namespace != *NAMESPACE {
             return Err(Failure::invalid("token", "of another namespace"));
         }
-        let is_other = partition.is_some_and(|partition| partition != token.lane.partition())
-            || offset.is_some_and(|offset| offset != token.offset);
-        if is_other {
-            return Err(Failure::invalid("token", "it is of another partition or offset"));
-        }
-        if topic.is_some() || group.is_some() {
-            check_names(app, &token, topic.as_deref(), group.as_deref()).await?;
-        }
-        return Ok(Claim::Token(token));
+        let is_alone = topic.is_none()
+            && group.is_none()
+            && partition.is_none()
+            && offset.is_none()
+            && owner.is_none();
+        let text = |said: &Option<String>| said.as_deref().map(Into::into);
+        let beside = || Beside {
+            topic: text(topic),
+            group: text(group),
+            partition: *partition,
+            offset: *offset,
+            owner: text(owner),
+        };
+        return Ok(Claim::Token(token, (!is_alone).then(|| Box::new(beside()))));
     }
     let (Some(topic), Some(group), Some(partition), Some(offset), Some(owner)) =
         (topic, group, partition, offset, owner)
@@ -170,33 +175,6 @@ async fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
         offset: *offset,
         owner: owner.as_str().into(),
     })
-}
-
-/// Names beside a token: a caller that mixed up two deliveries is told so.
-async fn check_names(
-    app: &App,
-    token: &LeaseToken,
-    topic: Option<&str>,
-    group: Option<&str>,
-) -> Result<(), Failure> {
-    let other = |what| Err(Failure::invalid("token", format!("it is of another {what}")));
-    let Some(topic) = topic else { return Err(Failure::invalid("group", "it needs topic")) };
-    let Reply::Topic(view) = app.ask(Command::ViewTopic(topic_name(topic))).await? else {
-        return Err(unexpected());
-    };
-    if view.id != token.topic {
-        return other("topic");
-    }
-    if let Some(group) = group {
-        let name = group_name(topic, group);
-        let Reply::Group(view) = app.ask(Command::ViewGroup(name)).await? else {
-            return Err(unexpected());
-        };
-        if view.id != token.group {
-            return other("group");
-        }
-    }
-    Ok(())
 }
 
 fn settled(op: Op, answered: Result<Answered, Lost>) -> Result<Settled, Failure> {

@@ -224,7 +224,6 @@ async fn a_page_may_be_empty_and_not_the_last() {
 }
 
 #[tokio::test]
-#[ignore = "server: a call looks at up to a slice more than 10 000 messages"]
 async fn one_call_looks_at_no_more_than_ten_thousand() {
     let broker = Broker::start().await;
     many(&broker).await;

@@ -75,7 +75,6 @@ async fn token_and_topic_or_group_together_must_agree() {
 }
 
 #[tokio::test]
-#[ignore = "server: the owner beside a token is not looked at"]
 async fn token_and_owner_together_must_agree() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;

@@ -137,7 +137,7 @@ fn a_retry_whose_reason_is_not_durable_yet_is_delivered_with_it() {
     held.crash();
     held.ask(join(2, "biller", 9, 30_000)).expect("joined");
     let failed = driftq_core::command::Nack {
-        claim: driftq_core::command::Claim::Token(delivery.token),
+        claim: driftq_core::command::Claim::Token(delivery.token, None),
         reason: Some("card declined".into()),
         delay_ms: Some(1_500),
         kind: NackKind::Failed,

@@ -1,9 +1,9 @@
 //! The commands of a transcript.
 
 use driftq_core::command::{
-    Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold, Join, ListDead,
-    Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, Produce, Purge, Redrive,
-    Seek, SeekTo, Start, TopicName,
+    Beside, Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold, Join,
+    ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, Produce, Purge,
+    Redrive, Seek, SeekTo, Start, TopicName,
 };
 use driftq_core::{
     Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
@@ -215,6 +215,7 @@ fn peek(words: &[String]) -> Peek {
             state: option(words, "state").map(|word| state(word).expect("a state")),
         },
         limit: number("limit").unwrap_or(100) as u32,
+        scan: number("scan").unwrap_or(u64::MAX),
     }
 }
 
@@ -326,9 +327,10 @@ fn start(words: &[String]) -> Start {
 /// `orders/biller 0:3.1` or `token=old` by token, `orders/biller 0:3 owner=w` by owner.
 fn claim(world: &World, words: &[String]) -> Claim {
     if let Some(name) = option(words, "token") {
-        return Claim::Token(world.tokens[name].clone());
+        return Claim::Token(world.tokens[name].clone(), beside(words));
     }
-    if let Some(owner) = option(words, "owner") {
+    let name = format!("{} {}", words[1], words[2]);
+    if let (Some(owner), None) = (option(words, "owner"), world.tokens.get(&name)) {
         let (partition, offset) = words[2].split_once(':').expect("partition:offset");
         return Claim::Owner {
             name: group(&words[1]),
@@ -337,9 +339,24 @@ fn claim(world: &World, words: &[String]) -> Claim {
             owner: owner.into(),
         };
     }
-    let name = format!("{} {}", words[1], words[2]);
     let token = world.tokens.get(&name);
-    Claim::Token(token.unwrap_or_else(|| panic!("nobody was given {name}")).clone())
+    let token = token.unwrap_or_else(|| panic!("nobody was given {name}")).clone();
+    Claim::Token(token, beside(words))
+}
+
+/// `at=1:3 of=orders/biller owner=w` beside a token.
+fn beside(words: &[String]) -> Option<Box<Beside>> {
+    let mut beside = Beside { owner: option(words, "owner").map(Into::into), ..Beside::default() };
+    if let Some((topic, group)) = option(words, "of").and_then(|of| of.split_once('/')) {
+        (beside.topic, beside.group) = (Some(topic.into()), Some(group.into()));
+    }
+    if let Some((partition, offset)) = option(words, "at").and_then(|at| at.split_once(':')) {
+        beside.partition = Some(partition.parse().expect("a partition"));
+        beside.offset = Some(offset.parse().expect("an offset"));
+    }
+    let Beside { topic, offset, owner, .. } = &beside;
+    let says_nothing = topic.is_none() && offset.is_none() && owner.is_none();
+    (!says_nothing).then(|| Box::new(beside))
 }
 
 fn nack(world: &World, words: &[String], kind: NackKind) -> Nack {
