@@ -17,7 +17,10 @@ pub enum ErrorCode {
     RequestTimeout,
     FailedPrecondition,
     StaleLease,
+    StaleFence,
     AlreadyExists,
+    InProgress,
+    InDoubt,
     TooLarge,
     Conflict,
     ResourceExhausted,
@@ -27,7 +30,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All of them.
-    pub const ALL: [ErrorCode; 14] = [
+    pub const ALL: [ErrorCode; 17] = [
         ErrorCode::InvalidArgument,
         ErrorCode::Unauthenticated,
         ErrorCode::PermissionDenied,
@@ -36,7 +39,10 @@ impl ErrorCode {
         ErrorCode::RequestTimeout,
         ErrorCode::FailedPrecondition,
         ErrorCode::StaleLease,
+        ErrorCode::StaleFence,
         ErrorCode::AlreadyExists,
+        ErrorCode::InProgress,
+        ErrorCode::InDoubt,
         ErrorCode::TooLarge,
         ErrorCode::Conflict,
         ErrorCode::ResourceExhausted,
@@ -53,7 +59,12 @@ impl ErrorCode {
             ErrorCode::NotFound => 404,
             ErrorCode::MethodNotAllowed => 405,
             ErrorCode::RequestTimeout => 408,
-            ErrorCode::FailedPrecondition | ErrorCode::StaleLease | ErrorCode::AlreadyExists => 409,
+            ErrorCode::FailedPrecondition
+            | ErrorCode::StaleLease
+            | ErrorCode::StaleFence
+            | ErrorCode::AlreadyExists
+            | ErrorCode::InProgress
+            | ErrorCode::InDoubt => 409,
             ErrorCode::TooLarge => 413,
             ErrorCode::Conflict => 422,
             ErrorCode::ResourceExhausted => 429,
@@ -66,7 +77,11 @@ impl ErrorCode {
     pub fn is_retryable(self) -> bool {
         matches!(
             self,
-            ErrorCode::RequestTimeout | ErrorCode::ResourceExhausted | ErrorCode::Unavailable
+            ErrorCode::RequestTimeout
+                | ErrorCode::InProgress
+                | ErrorCode::InDoubt
+                | ErrorCode::ResourceExhausted
+                | ErrorCode::Unavailable
         )
     }
 }

@@ -6,6 +6,7 @@
 
 mod base64;
 pub mod dlq;
+pub mod effect;
 pub mod error;
 pub mod explain;
 pub mod group;

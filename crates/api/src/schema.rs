@@ -1,7 +1,7 @@
 //! What texts and words of the wire may be, for the OpenAPI document. Nothing here is ever made: fields are
 //! plain texts, and these say how they look.
 
-use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaFormat, Type};
+use utoipa::openapi::schema::{Object, ObjectBuilder, SchemaFormat, SchemaType, Type};
 use utoipa::openapi::{KnownFormat, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
@@ -25,6 +25,19 @@ macro_rules! schemas {
         impl ToSchema for $name {}
     )*};
 }
+
+/// Any JSON.
+#[derive(Debug)]
+pub enum AnyJson {}
+
+impl PartialSchema for AnyJson {
+    fn schema() -> RefOr<Schema> {
+        let any: Object = ObjectBuilder::new().schema_type(SchemaType::AnyValue).build();
+        any.into()
+    }
+}
+
+impl ToSchema for AnyJson {}
 
 fn words(words: &[&str]) -> ObjectBuilder {
     text().enum_values(Some(words.iter().copied()))
@@ -76,6 +89,25 @@ schemas! {
     MessageId = text().max_length(Some(64)).pattern(Some("^m_[a-z2-7]+$"));
     /// Proof of a lease. Opaque.
     LeaseToken = text().max_length(Some(512)).pattern(Some("^lt_[A-Za-z0-9_-]+$"));
+    /// The right to finish an effect. Opaque.
+    EffectToken = text().max_length(Some(512)).pattern(Some("^et_[A-Za-z0-9_-]+$"));
+    /// Where the key of an effect is unique.
+    ScopeName = text()
+        .max_length(Some(400))
+        .pattern(Some("^(op/[A-Za-z0-9][A-Za-z0-9._-]{0,127}|effect/[A-Za-z0-9][A-Za-z0-9._-]{0,253}/[A-Za-z0-9][A-Za-z0-9._-]{0,127}|produce/[A-Za-z0-9][A-Za-z0-9._-]{0,253})$"))
+        .description(Some("`op/<name>`, `effect/<topic>/<group>` or `produce/<topic>`."));
+    /// Names an effect within its scope.
+    EffectKey = text()
+        .min_length(Some(1))
+        .max_length(Some(255))
+        .pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]+$"))
+        .description(Some("At most 255 bytes of UTF-8, without control characters."));
+    /// A caller's own hash of its request.
+    RequestHash = text().min_length(Some(1)).max_length(Some(128));
+    /// What the caller of a begin is known by, should it ask again.
+    Nonce = text().min_length(Some(1)).max_length(Some(64));
+    /// What the provider deduplicates by.
+    DownstreamKey = text().max_length(Some(43)).pattern(Some("^dq_[a-z2-7]{40}$"));
     /// Where the next page begins. Opaque.
     PageCursor = text().pattern(Some("^[A-Za-z0-9_-]+$"));
 
@@ -121,4 +153,24 @@ schemas! {
     GroupsWord = words(&["open", "declared"]).default(Some("open".into()));
     /// What becomes of an effect in doubt.
     OnDoubt = words(&["retry", "probe", "park"]);
+    /// What to do with an effect.
+    BeginDecision = words(&["EXECUTE", "REPLAY", "RETRYABLE", "IN_DOUBT"]);
+    /// Ask the provider.
+    Probe = words(&["probe"]);
+    /// How far an effect is.
+    EffectState = words(&[
+        "IN_PROGRESS", "IN_DOUBT", "PARKED", "SUCCEEDED", "FAILED_FINAL", "FAILED_RETRYABLE",
+    ]);
+    /// How far an effect is, as v1 calls it.
+    EffectStatus = words(&["PENDING", "COMMITTED", "FAILED"]);
+    /// How an execution ended.
+    FinishStatus = words(&["SUCCEEDED", "FAILED_FINAL", "FAILED_RETRYABLE", "UNKNOWN"]);
+    /// Whether the next execution gets another downstream key.
+    Keep = words(&["keep", "renew"]).default(Some("keep".into()));
+    /// Why nobody knows.
+    DoubtCause = words(&["lease_expired", "reported", "abandoned"]);
+    /// What a person says.
+    ResolvedAs = words(&["succeeded", "failed", "retry"]);
+    /// It goes on.
+    ExtendedStatus = words(&["extended"]);
 }

@@ -2,10 +2,11 @@
 
 use serde_json::Value;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
-use utoipa::openapi::{Object, Ref, RefOr, Schema};
+use utoipa::openapi::{Array, Object, Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::schema::{GroupName, word};
+use crate::effect::Doubt;
+use crate::schema::{EffectState, GroupName, word};
 use crate::topic::Topic;
 use crate::{Error, ErrorCode};
 
@@ -43,10 +44,31 @@ impl ErrorCode {
             | ErrorCode::PermissionDenied
             | ErrorCode::MethodNotAllowed => Vec::new(),
             ErrorCode::NotFound => {
-                vec![always("kind", word(&["route", "topic", "group", "message"]))]
+                vec![always("kind", word(&["route", "topic", "group", "message", "effect"]))]
             }
             ErrorCode::RequestTimeout => vec![always("outcome", word(&["none"]))],
-            ErrorCode::FailedPrecondition => vec![sometimes("matched", count())],
+            ErrorCode::FailedPrecondition => vec![
+                sometimes("matched", count()),
+                sometimes("state", text()),
+                sometimes("effects", Array::new(text())),
+            ],
+            ErrorCode::StaleFence => vec![
+                always("state", Ref::from_schema_name(EffectState::name())),
+                always("fence", count()),
+                always("current_fence", count()),
+            ],
+            ErrorCode::InProgress => vec![
+                always("decision", word(&["IN_PROGRESS"])),
+                always("retry_after_ms", count()),
+                always("fence", count()),
+                sometimes("owner", text()),
+            ],
+            ErrorCode::InDoubt => vec![
+                always("decision", word(&["IN_DOUBT"])),
+                always("action", word(&["park"])),
+                always("retry_after_ms", count()),
+                always("doubt", Ref::from_schema_name(Doubt::name())),
+            ],
             ErrorCode::StaleLease => {
                 let states = ["leased", "waiting", "settled", "dead", "generation", "gone"];
                 vec![
@@ -61,7 +83,7 @@ impl ErrorCode {
             ErrorCode::TooLarge => {
                 vec![always("field", text()), always("limit", count()), sometimes("size", count())]
             }
-            ErrorCode::Conflict => vec![always("field", word(&["value"]))],
+            ErrorCode::Conflict => vec![always("field", word(&["value", "request", "outcome"]))],
             ErrorCode::ResourceExhausted => {
                 let reasons = [
                     "partition_buffer_full",

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::command::{Hold, Peer, Reply};
+use crate::effect::EffectRow;
 use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, Text, TopicId};
 use crate::message::{DeathReason, Message};
 use crate::row::{Hash16, MarkKind, RecordKind};
@@ -355,6 +356,12 @@ pub enum Change {
     OwnerGone(OwnerId),
     /// A record.
     Record(Record),
+    /// An effect is begun, over, in doubt, or belongs to another delivery.
+    Effect(Box<EffectRow>),
+    /// An effect was begun under an open entry.
+    Held { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
+    /// … which is over.
+    HeldGone { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
     /// A dead letter is made or brought back.
     Dead(Box<DeadRow>),
     /// A dead letter is no longer listed.

@@ -1,19 +1,26 @@
 //! What can be asked of a shard, and what it answers.
 
 mod dead;
+mod effect;
 mod explain;
 mod peek;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
+use crate::effect::{Doubt, EffectState};
 use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, Text, TopicId};
 use crate::message::{Envelope, Receipt, Routing, Trace};
 use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
-use crate::token::LeaseToken;
+use crate::token::{EffectToken, LeaseToken};
 use crate::view::{GroupView, TopicView};
 
 pub use dead::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge};
+pub use effect::{
+    Began, Begin, BeginDecision, BeginOf, EffectQuery, EffectView, Effects, Finish, FinishStatus,
+    ListEffects, Produced, Request, Resolve,
+};
 pub use explain::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
 
@@ -100,6 +107,18 @@ pub enum Command {
     Explain(Box<Explain>),
     /// Throw dead letters away.
     Purge(Box<Purge>),
+    /// Ask for the right to execute an effect.
+    Begin(Box<Begin>),
+    /// Say how an effect ended.
+    Finish(Box<Finish>),
+    /// More time for an effect, and for the delivery it belongs to.
+    ExtendEffect(Box<ExtendEffect>),
+    /// A person says how a doubtful effect ended.
+    Resolve(Box<Resolve>),
+    /// Show an effect.
+    ViewEffect(Box<EffectQuery>),
+    /// Look for effects whose outcome is not known.
+    ListEffects(Box<ListEffects>),
     /// The storage is nearly full, or has room again: nothing new is stored meanwhile, so that what frees
     /// room can still be written. Comes from whoever watches it, again after every recovery.
     StorageLow(bool),
@@ -115,6 +134,8 @@ impl Command {
                 | Command::Extend(_)
                 | Command::GiveBack(_)
                 | Command::Lapse(_)
+                | Command::Finish(_)
+                | Command::ExtendEffect(_)
         )
     }
 }
@@ -276,7 +297,7 @@ pub struct Beside {
 }
 
 /// One attempt, by numbers: how the shell and the shard itself name a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Hold {
     /// The group.
     pub group: GroupId,
@@ -323,6 +344,15 @@ pub struct Extend {
     pub lease_ms: Option<u64>,
 }
 
+/// More time for an effect.
+#[derive(Debug, Clone)]
+pub struct ExtendEffect {
+    /// The right to it.
+    pub token: EffectToken,
+    /// From now; as granted if absent.
+    pub lease_ms: Option<u64>,
+}
+
 /// Bring dead letters back.
 #[derive(Debug, Clone)]
 pub struct Redrive {
@@ -330,6 +360,8 @@ pub struct Redrive {
     pub topic: TopicName,
     /// The dead letter.
     pub id: MessageId,
+    /// Also where its effects may be forgotten, so that they would be executed again.
+    pub force: bool,
     /// Who.
     pub by: Text,
     /// Why.
@@ -380,6 +412,16 @@ pub enum Reply {
     Explained(Box<Explained>),
     /// So many dead letters are gone.
     Purged { purged: u64 },
+    /// Whether the effect is to be executed.
+    Began(Box<Began>),
+    /// The effect ended so; `repeated`: it had been said before.
+    Finished { effect: Box<EffectView>, repeated: bool },
+    /// An effect.
+    Effect(Box<EffectView>),
+    /// A taken idempotency key.
+    TakenKey(Box<Produced>),
+    /// Effects whose outcome is not known.
+    Effects(Box<Effects>),
     /// So much would go with a topic.
     WouldDeleteTopic { messages: u64, open: u64, groups: u64, dead_letters: u64 },
     /// So much would go with a group.
@@ -439,6 +481,8 @@ pub enum Missing {
     Group,
     /// The message.
     Message,
+    /// The effect.
+    Effect,
 }
 
 impl Missing {
@@ -448,6 +492,7 @@ impl Missing {
             Missing::Topic => "topic",
             Missing::Group => "group",
             Missing::Message => "message",
+            Missing::Effect => "effect",
         }
     }
 }
@@ -483,6 +528,22 @@ pub enum Rejection {
     TokenRequired,
     #[error("attempt {attempt} is over: {}", .state.as_str())]
     StaleLease { state: Stale, attempt: u32, current: Option<u32> },
+    #[error("fence {fence} is over: fence {current} is {}", .state.as_str())]
+    StaleFence { state: EffectState, fence: u64, current: u64 },
+    #[error("the effect is held by fence {fence}")]
+    InProgress { fence: u64, owner: Text, retry_after_ms: u64 },
+    #[error("nobody knows whether fence {} happened: a person has to say", .doubt.fence)]
+    Parked { doubt: Box<Doubt>, retry_after_ms: u64 },
+    #[error("this key belongs to another request")]
+    RequestConflict,
+    #[error("this fence has ended otherwise")]
+    OutcomeConflict,
+    #[error("effects are not finished: {}", .0.join(", "))]
+    Unfinished(Vec<Text>),
+    #[error("the effect is {}: only doubt can be resolved", .0.as_str())]
+    NotInDoubt(EffectState),
+    #[error("its effects may be forgotten by now: they would be executed again")]
+    EffectsExpired,
     #[error("the group has consumers: pause it first")]
     HasConsumers,
     #[error("a dead-letter topic goes with its source")]

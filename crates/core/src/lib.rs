@@ -6,6 +6,7 @@
 pub mod change;
 mod clock;
 pub mod command;
+pub mod effect;
 mod id;
 pub mod limits;
 mod message;
@@ -43,4 +44,4 @@ pub use settings::{
 };
 pub use shard::{Image, Shard, ShardConfig};
 pub use time::Timestamp;
-pub use token::{LeaseToken, NotAToken, TOKEN_CHARS_MAX, TokenKeys};
+pub use token::{EffectToken, LeaseToken, NotAToken, TOKEN_CHARS_MAX, Token, TokenKeys};

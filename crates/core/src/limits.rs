@@ -6,6 +6,8 @@ use crate::time::Timestamp;
 pub const PARTITIONS_MAX: u32 = 1024;
 /// Bytes of a topic's name; `dlq.` must fit before it.
 pub const TOPIC_BYTES_MAX: usize = 250;
+/// Bytes of the name of a topic of dead letters.
+pub const DLQ_TOPIC_BYTES_MAX: usize = TOPIC_BYTES_MAX + 4;
 /// Bytes of a group's name.
 pub const GROUP_BYTES_MAX: usize = 128;
 /// Bytes of an owner's name.
@@ -26,6 +28,19 @@ pub const REASON_BYTES_MAX: usize = 1024;
 pub const VALUE_BYTES_DEFAULT: usize = 1024 * 1024;
 /// The most a value may be configured to have.
 pub const VALUE_BYTES_CAP: usize = 16 * 1024 * 1024;
+
+/// Bytes of the result of an effect.
+pub const RESULT_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a caller's own hash of a request.
+pub const REQUEST_HASH_BYTES_MAX: usize = 128;
+/// Bytes of what the caller of a begin is known by.
+pub const NONCE_BYTES_MAX: usize = 64;
+/// Effects begun under one message in one group.
+pub const EFFECTS_MAX: u8 = 32;
+/// How long a caller is asked to wait for a person.
+pub const PARKED_RETRY_MS: u64 = 60_000;
+/// Effects without a known outcome that one look takes.
+pub const EFFECT_ROWS_MAX: usize = 256;
 
 /// Shortest lease.
 pub const LEASE_MS_MIN: u64 = 250;

@@ -87,6 +87,7 @@ impl Recovery {
             | Key::Block { .. }
             | Key::Note { .. }
             | Key::Record { .. }
+            | Key::Held { .. }
             | Key::Dead { .. } => {
                 let key = format!("{:?}", row.key);
                 return Err(Damaged { key, why: "it is not loaded but looked up" });

@@ -37,12 +37,15 @@ pub enum Table {
     Note,
     /// Names of consumers.
     Owner,
-    /// Rows looked up by the hash of their identity, one by one: no range is ever over them.
+    /// Rows looked up by the hash of their identity, one by one: no range is ever over them but
+    /// [`Read::Unending`].
     Record,
     /// Dead letters.
     Dead,
     /// What is still to be deleted.
     Garbage,
+    /// Effects begun under open entries.
+    Held,
 }
 
 impl Table {
@@ -50,7 +53,8 @@ impl Table {
     pub fn of(number: usize) -> Option<Table> {
         use Table::*;
         let all = [
-            Head, Topic, Group, Lane, Cursor, Mark, Page, Block, Note, Owner, Record, Dead, Garbage,
+            Head, Topic, Group, Lane, Cursor, Mark, Page, Block, Note, Owner, Record, Dead,
+            Garbage, Held,
         ];
         all.get(number).copied()
     }
@@ -64,12 +68,15 @@ pub enum RecordKind {
     Dedupe = 1,
     /// How a delivery ended.
     Tombstone = 3,
+    /// A side effect.
+    Effect = 4,
 }
 
 impl RecordKind {
     /// The kind of a number.
     pub fn of(number: u8) -> Option<RecordKind> {
-        [RecordKind::Dedupe, RecordKind::Tombstone].into_iter().find(|kind| *kind as u8 == number)
+        let all = [RecordKind::Dedupe, RecordKind::Tombstone, RecordKind::Effect];
+        all.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
@@ -87,6 +94,9 @@ impl MarkKind {
         (number == MarkKind::Expiry as u8).then_some(MarkKind::Expiry)
     }
 }
+
+/// The bucket of records that have no end yet. It is never dropped.
+pub const NEVER: u64 = NUMBER_MAX;
 
 /// First 16 bytes of the hash of a record's identity.
 pub type Hash16 = [u8; 16];
@@ -150,6 +160,12 @@ pub enum Key {
     Garbage {
         id: u64,
     },
+    Held {
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+        hash: Hash16,
+    },
 }
 
 impl Key {
@@ -169,6 +185,7 @@ impl Key {
             Key::Record { .. } => Table::Record,
             Key::Dead { .. } => Table::Dead,
             Key::Garbage { .. } => Table::Garbage,
+            Key::Held { .. } => Table::Held,
         }
     }
 }
@@ -255,6 +272,9 @@ pub enum Read {
     /// Rows of one table with `from <= key < to`, in order or in reverse, until `rows` or `bytes` are
     /// reached (at least one, if there is one). Without `bodies` their bodies are empty.
     Range { from: Key, to: Key, reverse: bool, rows: usize, bytes: usize, bodies: bool },
+    /// Records of a kind that are in the bucket [`NEVER`], by their hashes from `from` on, until `rows`
+    /// are reached.
+    Unending { kind: RecordKind, from: Hash16, rows: usize },
 }
 
 impl Read {

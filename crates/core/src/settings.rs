@@ -188,7 +188,7 @@ settings! {
     /// How long an idempotency key is taken.
     dedupe_ttl_ms: u64 = 604_800_000,
     /// How long the outcome of an effect is kept.
-    effect_ttl_ms: u64 = 604_800_000,
+    effect_ttl_ms: u64 = EFFECT_TTL_MS,
     /// What becomes of doubtful effects under this topic's leases.
     on_doubt: Option<OnDoubt> = None,
     /// Where messages without a key go.
@@ -203,8 +203,10 @@ settings! {
     history: bool = false,
 }
 
+/// How long the outcome of an effect is kept, unless something else is said.
+pub(crate) const EFFECT_TTL_MS: u64 = 604_800_000;
 const MINUTE_MS: u64 = 60_000;
-const YEAR_MS: u64 = 365 * 24 * 60 * MINUTE_MS;
+pub(crate) const YEAR_MS: u64 = 365 * 24 * 60 * MINUTE_MS;
 
 impl Settings {
     /// Refuses what is out of range.

@@ -1,19 +1,20 @@
-//! Lease tokens: what a worker shows to settle a delivery.
+//! Tokens: what a worker shows to settle a delivery, or to finish an effect.
 //!
-//! 1. A token needs nothing beside it: it names the message, the group, the generation of its cursor,
-//!    the attempt and when the lease was granted.
+//! 1. A token needs nothing beside it: that of a lease names the message, the group, the generation of
+//!    its cursor, the attempt and when the lease was granted; that of an effect its record and fence.
 //! 2. A token that was not minted with one of the storage's keys is refused before the core sees it.
 //! 3. The fields are in clear: a token is proof, not a secret about its content.
 
 use std::collections::BTreeMap;
 
 use data_encoding::BASE64URL_NOPAD;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
+use crate::row::Hash16;
 use crate::time::Timestamp;
 
-const PREFIX: &str = "lt_";
 const VERSION: u8 = 1;
 const MAC_BYTES: usize = 32;
 
@@ -45,6 +46,48 @@ pub struct LeaseToken {
     pub granted_at: Timestamp,
 }
 
+/// The right to finish an effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EffectToken {
+    /// Restore generation of the storage that granted it.
+    pub restore: u32,
+    /// The namespace of the effect.
+    pub namespace: Text,
+    /// Where it is decided.
+    pub shard: ShardId,
+    /// The effect's record.
+    pub hash: Hash16,
+    /// The life of that record.
+    pub born: Timestamp,
+    /// The fence.
+    pub fence: u64,
+}
+
+/// Something that can be proved.
+pub trait Token: Serialize + DeserializeOwned {
+    /// How its text begins.
+    const PREFIX: &'static str;
+
+    /// The namespace of what it is a right to.
+    fn namespace(&self) -> &str;
+}
+
+impl Token for LeaseToken {
+    const PREFIX: &'static str = "lt_";
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
+impl Token for EffectToken {
+    const PREFIX: &'static str = "et_";
+
+    fn namespace(&self) -> &str {
+        &self.namespace
+    }
+}
+
 /// The keys that make and prove tokens. They are rows of the storage: they survive restart, failover
 /// and backup.
 #[derive(Clone)]
@@ -61,7 +104,7 @@ impl std::fmt::Debug for TokenKeys {
 
 /// The text is not a token of this storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a lease token of this server: send lease.token of the delivery, unchanged")]
+#[error("not a token of this server: send it as it was given, unchanged")]
 pub struct NotAToken;
 
 impl TokenKeys {
@@ -78,18 +121,17 @@ impl TokenKeys {
     }
 
     /// The text of a token.
-    pub fn mint(&self, token: &LeaseToken) -> String {
+    pub fn mint<T: Token>(&self, token: &T) -> String {
         let mut bytes = vec![VERSION, self.current];
         bytes = postcard::to_extend(token, bytes).expect("a token has only plain fields");
-        let mac = blake3::keyed_hash(&self.keys[&self.current], &bytes);
-        bytes.extend_from_slice(mac.as_bytes());
-        format!("{PREFIX}{}", BASE64URL_NOPAD.encode(&bytes))
+        bytes.extend_from_slice(prove::<T>(&self.keys[&self.current], &bytes).as_bytes());
+        format!("{}{}", T::PREFIX, BASE64URL_NOPAD.encode(&bytes))
     }
 
     /// The token of a text, if it was minted here.
-    pub fn verify(&self, text: &str) -> Result<LeaseToken, NotAToken> {
-        let digits =
-            text.strip_prefix(PREFIX).filter(|_| text.len() <= TOKEN_CHARS_MAX).ok_or(NotAToken)?;
+    pub fn verify<T: Token>(&self, text: &str) -> Result<T, NotAToken> {
+        let digits = text.strip_prefix(T::PREFIX).filter(|_| text.len() <= TOKEN_CHARS_MAX);
+        let digits = digits.ok_or(NotAToken)?;
         let bytes = BASE64URL_NOPAD.decode(digits.as_bytes()).map_err(|_| NotAToken)?;
         let split = bytes.len().checked_sub(MAC_BYTES).ok_or(NotAToken)?;
         let (signed, mac) = bytes.split_at(split);
@@ -99,11 +141,21 @@ impl TokenKeys {
         let key = self.keys.get(number).ok_or(NotAToken)?;
         let mac = blake3::Hash::from_slice(mac).map_err(|_| NotAToken)?;
         // `blake3::Hash` compares in constant time.
-        if blake3::keyed_hash(key, signed) != mac {
+        if prove::<T>(key, signed) != mac {
             return Err(NotAToken);
         }
         postcard::from_bytes(fields).map_err(|_| NotAToken)
     }
+}
+
+/// The kind of token is proved too, except for leases, which were first.
+fn prove<T: Token>(key: &[u8; 32], bytes: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_keyed(key);
+    hasher.update(bytes);
+    if T::PREFIX != LeaseToken::PREFIX {
+        hasher.update(T::PREFIX.as_bytes());
+    }
+    hasher.finalize()
 }
 
 #[cfg(test)]
@@ -129,9 +181,27 @@ mod tests {
     fn a_token_proves_what_it_says_under_current_and_older_keys() {
         let old = TokenKeys::new(1, [1; 32]);
         let new = TokenKeys::new(2, [2; 32]).and(1, [1; 32]);
-        assert_eq!(old.verify(&old.mint(&token())), Ok(token()));
-        assert_eq!(new.verify(&old.mint(&token())), Ok(token()));
-        assert_eq!(old.verify(&new.mint(&token())), Err(NotAToken));
+        assert_eq!(old.verify::<LeaseToken>(&old.mint(&token())), Ok(token()));
+        assert_eq!(new.verify::<LeaseToken>(&old.mint(&token())), Ok(token()));
+        assert_eq!(old.verify::<LeaseToken>(&new.mint(&token())), Err(NotAToken));
+    }
+
+    #[test]
+    fn the_token_of_a_lease_is_none_of_an_effect() {
+        let keys = TokenKeys::new(1, [1; 32]);
+        let token = EffectToken {
+            restore: 1,
+            namespace: "default".into(),
+            shard: ShardId(3),
+            hash: [4; 16],
+            born: Timestamp(5),
+            fence: 6,
+        };
+        let text = keys.mint(&token);
+        assert_eq!(keys.verify(&text), Ok(token));
+        let renamed = text.replacen("et_", "lt_", 1);
+        assert_eq!(keys.verify::<LeaseToken>(&renamed), Err(NotAToken));
+        assert_eq!(keys.verify::<LeaseToken>(&text), Err(NotAToken));
     }
 
     #[test]
@@ -142,9 +212,9 @@ mod tests {
             let mut changed: Vec<u8> = text.clone().into_bytes();
             changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
             let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(keys.verify(&changed), Err(NotAToken), "character {at}");
+            assert_eq!(keys.verify::<LeaseToken>(&changed), Err(NotAToken), "character {at}");
         }
-        assert_eq!(keys.verify(""), Err(NotAToken));
-        assert_eq!(keys.verify("lt_"), Err(NotAToken));
+        assert_eq!(keys.verify::<LeaseToken>(""), Err(NotAToken));
+        assert_eq!(keys.verify::<LeaseToken>("lt_"), Err(NotAToken));
     }
 }

@@ -134,7 +134,8 @@ impl World {
         let name: Name = id.to_string().into();
         let op = Op::Redrive { topic: topic.clone(), id: name };
         let (by, reason) = ("ops".into(), "fixed".into());
-        let command = Command::Redrive(Redrive { topic: topic_name(&topic), id, by, reason });
+        let command =
+            Command::Redrive(Redrive { topic: topic_name(&topic), id, force: false, by, reason });
         self.begin(client, Task::Redrive, op, command);
     }
 

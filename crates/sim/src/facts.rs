@@ -197,6 +197,9 @@ impl Facts {
             | Change::Owner { .. }
             | Change::OwnerGone(_)
             | Change::Record(_)
+            | Change::Effect(_)
+            | Change::Held { .. }
+            | Change::HeldGone { .. }
             | Change::DeadGone { .. }
             | Change::MessageGone { .. }
             | Change::Trim { .. }

@@ -117,6 +117,11 @@ fn told(reply: &Reply) -> Told {
         | Reply::DeadLetters(_)
         | Reply::Explained(_)
         | Reply::Purged { .. }
+        | Reply::Began(_)
+        | Reply::Finished { .. }
+        | Reply::Effect(_)
+        | Reply::TakenKey(_)
+        | Reply::Effects(_)
         | Reply::WouldDeleteTopic { .. }
         | Reply::WouldDeleteGroup { .. } => Told::Ok,
     }
@@ -133,10 +138,18 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         Rejection::NotOwner
         | Rejection::NotDelivered
         | Rejection::HasConsumers
+        | Rejection::Unfinished(_)
+        | Rejection::NotInDoubt(_)
+        | Rejection::EffectsExpired
         | Rejection::DeadLetterTopic => plain("FAILED_PRECONDITION"),
         Rejection::StaleLease { state, .. } => ("STALE_LEASE".into(), Some(state.as_str().into())),
         Rejection::TooLarge { .. } => plain("TOO_LARGE"),
-        Rejection::KeyConflict => plain("CONFLICT"),
+        Rejection::StaleFence { state, .. } => ("STALE_FENCE".into(), Some(state.as_str().into())),
+        Rejection::InProgress { .. } => plain("IN_PROGRESS"),
+        Rejection::Parked { .. } => plain("IN_DOUBT"),
+        Rejection::KeyConflict | Rejection::RequestConflict | Rejection::OutcomeConflict => {
+            plain("CONFLICT")
+        }
         Rejection::Exhausted { .. } => plain("RESOURCE_EXHAUSTED"),
         Rejection::Poisonous => plain("INTERNAL"),
     }

@@ -4,7 +4,7 @@
 //! fresh engine from `make()`.
 
 use bytes::Bytes;
-use driftq_core::row::{Columns, Key, MarkKind, Read, RecordKind, Row, Write};
+use driftq_core::row::{Columns, Key, MarkKind, NEVER, Read, RecordKind, Row, Write};
 use driftq_core::{
     BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, OwnerId, ShardId, Timestamp, TopicId,
 };
@@ -137,6 +137,10 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
             "block",
         ),
         plain(Key::Note { generation: Generation(1), lane: LANE, offset: big }, "note"),
+        plain(
+            Key::Held { generation: Generation(1), lane: LANE, offset: big, hash: [255; 16] },
+            "held",
+        ),
         record(1, (3 << 32) | 77),
         Row {
             key: Key::Dead { topic: TOPIC, seq: 8 },
@@ -309,6 +313,41 @@ pub fn old_heads_are_not_loaded(engine: &dyn Engine) {
     assert_eq!(read(engine, owner, Read::Key(from)), []);
 }
 
+/// Records without an end are listed by their hashes, one kind at a time; one that gets an end is not,
+/// and no bucket that is dropped takes one along.
+pub fn records_without_an_end_are_listed(engine: &dyn Engine) {
+    let owner = claim(engine, SHARD);
+    let effect = |hash: u8, bucket: u64| {
+        let key = Key::Record { kind: RecordKind::Effect, hash: [hash; 16] };
+        Row {
+            key,
+            columns: Columns::Record { expires: Timestamp(1), bucket },
+            body: Bytes::from_static(b"{}"),
+        }
+    };
+    let listed = |from: u8, rows: usize| {
+        let read = Read::Unending { kind: RecordKind::Effect, from: [from; 16], rows };
+        self::read(engine, owner, read)
+    };
+    let put = |row: Row| Write::Put(row);
+    let some =
+        [effect(7, NEVER), effect(3, NEVER), effect(5, 77), effect(9, NEVER), record(1, NEVER)];
+    commit(engine, owner, 1, &some.map(put));
+    assert_eq!(listed(0, 9), [effect(3, NEVER), effect(7, NEVER), effect(9, NEVER)]);
+    assert_eq!(listed(4, 1), [effect(7, NEVER)]);
+    assert_eq!(listed(7, 9), [effect(7, NEVER), effect(9, NEVER)]);
+    commit(
+        engine,
+        owner,
+        2,
+        &[put(effect(7, 77)), put(effect(5, NEVER)), Write::Expire { bucket: 77 }],
+    );
+    assert_eq!(listed(0, 9), [effect(3, NEVER), effect(5, NEVER), effect(9, NEVER)]);
+    assert_eq!(read(engine, owner, Read::Key(effect(7, 77).key)), []);
+    commit(engine, owner, 3, &[Write::Delete(effect(3, NEVER).key)]);
+    assert_eq!(listed(0, 9), [effect(5, NEVER), effect(9, NEVER)]);
+}
+
 /// Within a commit a delete of a range comes after the puts, and the last word on a row counts.
 pub fn ranges_come_after_puts(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
@@ -342,6 +381,7 @@ macro_rules! conformance {
                 a_range_is_deleted
                 a_trim_spares_pages_that_reach_out
                 records_go_with_their_bucket
+                records_without_an_end_are_listed
                 old_heads_are_not_loaded
                 ranges_come_after_puts
                 a_put_replaces

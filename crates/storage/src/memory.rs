@@ -1,10 +1,10 @@
 //! Rows in ordered maps. Survives nothing; the model the other engines are held against.
 
-use std::collections::{BTreeMap, HashMap, btree_map};
+use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use driftq_core::row::{Columns, Key, Read, Row, Table, Write};
+use driftq_core::row::{Columns, Key, NEVER, Read, Row, Table, Write};
 use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
 
 use crate::{Answer, Engine, EngineError, Ownership};
@@ -19,6 +19,8 @@ struct Rows {
     records: HashMap<Key, Box<Row>>,
     /// Names put into each bucket, also of records that were given another since.
     buckets: BTreeMap<u64, Vec<Key>>,
+    /// Records without an end.
+    unending: BTreeSet<Key>,
 }
 
 /// The memory engine.
@@ -173,6 +175,13 @@ impl Rows {
                 }
                 found
             }
+            Read::Unending { kind, from, rows } => {
+                let from = Key::Record { kind: *kind, hash: *from };
+                let keys = self.unending.range(from..);
+                let keys = keys
+                    .take_while(|key| matches!(key, Key::Record { kind: of, .. } if of == kind));
+                keys.take(*rows).filter_map(|key| self.row(key).cloned()).collect()
+            }
         }
     }
 
@@ -192,7 +201,12 @@ impl Rows {
             Write::Put(row) => {
                 let key = row.key;
                 if let Columns::Record { bucket, .. } = row.columns {
-                    self.buckets.entry(bucket).or_default().push(key);
+                    if bucket == NEVER {
+                        self.unending.insert(key);
+                    } else {
+                        self.unending.remove(&key);
+                        self.buckets.entry(bucket).or_default().push(key);
+                    }
                     self.records.insert(key, Box::new(row));
                 } else {
                     self.tables.entry(key.table()).or_default().insert(key, Box::new(row));
@@ -235,6 +249,7 @@ impl Rows {
     fn remove(&mut self, key: &Key) {
         if key.table() == Table::Record {
             self.records.remove(key);
+            self.unending.remove(key);
         } else if let Some(rows) = self.tables.get_mut(&key.table()) {
             rows.remove(key);
         }

@@ -170,7 +170,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         ! error: attempt 1 is over: dead. Drop your result; do not retry. (STALE_LEASE, 409)
         [4]
         $ driftq ack nonsense
-        ! error: token: not a lease token of this server: send lease.token of the delivery, unchanged (INVALID_ARGUMENT, 400)
+        ! error: token: not a token of this server: send it as it was given, unchanged (INVALID_ARGUMENT, 400)
         [2]
         $ driftq dlq list orders
         id  group  reason  attempts  last error  dead since  state

@@ -1,7 +1,7 @@
 //! What is asked of the storage: rows to decide on, messages to hand out.
 
 use crate::id::{Generation, GroupId, Lane, Offset, TopicId};
-use crate::row::Key;
+use crate::row::{Hash16, Key};
 
 /// A row that deciding asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +17,10 @@ pub enum Lookup {
     Oldest { topic: TopicId },
     /// The newest dead letters of a `dlq.` topic whose number is lower, as many as a look takes.
     Newest { topic: TopicId, below: u64 },
+    /// Effects begun under an open entry.
+    Held { generation: Generation, lane: Lane, offset: Offset },
+    /// Effects without an end, by their hashes.
+    Unending { from: Hash16 },
     /// Pages of a lane from the one that holds `from` on, as many as a look takes.
     Pages { topic: TopicId, lane: Lane, from: Offset },
 }

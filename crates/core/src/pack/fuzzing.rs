@@ -34,6 +34,10 @@ pub fn reread(row: &Row) -> Result<Reread, Damaged> {
         Key::Page { .. } => page(row),
         Key::Block { .. } => block(row),
         Key::Note { .. } | Key::Owner { .. } => Ok(reread_as(&row.body, vec![row.clone()])),
+        Key::Record { kind: RecordKind::Effect, .. } => {
+            effect_row(row).map(|effect| reread_as(&effect, vec![put_effect(&effect)]))
+        }
+        Key::Held { .. } => Ok(reread_as(&(), vec![row.clone()])),
         // Its content is known to the verbs alone.
         Key::Record { .. } => Ok(reread_as(&(), vec![row.clone()])),
     }

@@ -4,6 +4,7 @@
 //! make any change of layout visible; a new layout gets a new version, and old versions stay readable.
 
 mod block;
+mod effect;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod head;
@@ -21,6 +22,7 @@ use crate::change::Change;
 use crate::row::{Columns, Hash16, Key, RecordKind, Row, Table};
 
 pub(crate) use block::open_block;
+pub(crate) use effect::{effect_hash, effect_row};
 pub(crate) use head::{CursorItem, HeadBody, LaneItem, MarkItem};
 pub(crate) use named::{dead_row, group_row, topic_row};
 pub(crate) use packer::{Item, Packer};
@@ -78,10 +80,14 @@ pub(crate) fn open<T: DeserializeOwned>(body: &Bytes) -> T {
 /// Says whether a row is whole. Everything an engine answers passes here once.
 pub fn verify(row: &Row) -> Result<(), Damaged> {
     let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
+    let is_text =
+        || std::str::from_utf8(&row.body).map(drop).map_err(|_| damaged("it is not text"));
     match row.key.table() {
-        Table::Topic | Table::Group | Table::Dead | Table::Owner | Table::Note => {
-            std::str::from_utf8(&row.body).map(drop).map_err(|_| damaged("it is not text"))
+        Table::Record if matches!(row.key, Key::Record { kind: RecordKind::Effect, .. }) => {
+            is_text()
         }
+        Table::Topic | Table::Group | Table::Dead | Table::Owner | Table::Note => is_text(),
+        Table::Held => Ok(()),
         Table::Head
         | Table::Lane
         | Table::Cursor
@@ -124,6 +130,12 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
         return Some((Key::Page { topic, lane, last: offset }, None));
     } else if let Change::Dead(dead) = change {
         named::put_dead(dead)
+    } else if let Change::Effect(effect) = change {
+        effect::put_effect(effect)
+    } else if let Change::Held { generation, lane, offset, hash } = *change {
+        plain(Key::Held { generation, lane, offset, hash }, Bytes::new())
+    } else if let Change::HeldGone { generation, lane, offset, hash } = *change {
+        return Some((Key::Held { generation, lane, offset, hash }, None));
     } else {
         return None;
     };

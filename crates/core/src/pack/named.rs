@@ -48,16 +48,16 @@ struct DeadBody {
     redriven: Option<Redriven>,
 }
 
-fn json<T: Serialize>(value: &T) -> Bytes {
+pub(super) fn json<T: Serialize>(value: &T) -> Bytes {
     serde_json::to_vec(value).expect("plain values can be written as JSON").into()
 }
 
-fn parse<'a, T: Deserialize<'a>>(row: &'a Row) -> Result<T, Damaged> {
+pub(super) fn parse<'a, T: Deserialize<'a>>(row: &'a Row) -> Result<T, Damaged> {
     serde_json::from_slice(&row.body)
         .map_err(|_| Damaged { key: format!("{:?}", row.key), why: "its JSON cannot be read" })
 }
 
-fn misplaced(row: &Row) -> Damaged {
+pub(super) fn misplaced(row: &Row) -> Damaged {
     Damaged { key: format!("{:?}", row.key), why: "it is in the wrong table" }
 }
 

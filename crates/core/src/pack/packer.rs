@@ -165,6 +165,9 @@ impl Packer {
             Change::Note { .. }
             | Change::NoteGone { .. }
             | Change::Record(_)
+            | Change::Effect(_)
+            | Change::Held { .. }
+            | Change::HeldGone { .. }
             | Change::Dead(_)
             | Change::DeadGone { .. }
             | Change::MessageGone { .. } => {
@@ -342,6 +345,8 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
             range(block(block_of(from)), block(block_of(to) + 1));
             let note = |offset| Key::Note { generation, lane, offset };
             range(note(from), note(to));
+            let held = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
+            range(held(from), held(to));
         }
         Sweep::Lane { topic, lane } => drop(touched.rows.insert(Key::Lane { topic, lane }, None)),
         Sweep::Cursor { generation, lane } => {

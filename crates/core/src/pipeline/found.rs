@@ -5,14 +5,15 @@
 //! under way has decided so far. One type does the overlay; nothing else looks rows up.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, Text, TopicId};
-use crate::limits::{DEAD_DROPPED_MAX, DEAD_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX};
+use crate::limits::{DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX};
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
-use crate::row::{Columns, Key, Read, Row, Table, Write};
+use crate::row::{Columns, Hash16, Key, NEVER, Read, RecordKind, Row, Table, Write};
 use crate::shard::Refusal;
 use crate::time::Timestamp;
 
@@ -41,6 +42,15 @@ impl Lookup {
             },
             Lookup::Newest { topic, below } => dead_rows(topic, below, true, DEAD_ROWS_MAX),
             Lookup::Oldest { topic } => dead_rows(topic, NUMBER_MAX, false, DEAD_DROPPED_MAX),
+            Lookup::Held { generation, lane, offset } => {
+                let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
+                let (from, to) = (key(offset), key(offset + 1));
+                let (rows, bytes) = (usize::MAX, usize::MAX);
+                Read::Range { from, to, reverse: false, rows, bytes, bodies: false }
+            }
+            Lookup::Unending { from } => {
+                Read::Unending { kind: RecordKind::Effect, from, rows: EFFECT_ROWS_MAX }
+            }
             Lookup::Pages { topic, lane, from } => {
                 Read::pages(topic, lane, from, PEEK_PAGES_MAX, PEEK_BYTES)
             }
@@ -118,6 +128,31 @@ impl<'a> Found<'a> {
         let next = highest.map(|highest| highest + 1);
         let rows = self.overlay.dead(topic, 0, next.unwrap_or(NUMBER_MAX), answered);
         Ok(DeadSlice { rows: rows.into_values().collect(), next })
+    }
+
+    /// Effects begun under an open entry, by their hashes.
+    pub(crate) fn held(
+        &self,
+        generation: Generation,
+        lane: Lane,
+        offset: Offset,
+    ) -> Result<Vec<Hash16>, Reads> {
+        let answered = self.answer(Lookup::Held { generation, lane, offset })?;
+        let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
+        let keys = self.overlay.merged(key(offset)..key(offset + 1), answered).into_keys();
+        Ok(keys.filter_map(hash_of).collect())
+    }
+
+    /// Effects without an end, by their hashes from `from` on, and where to go on.
+    pub(crate) fn unending(&self, from: Hash16) -> Result<(Vec<&'a Row>, Option<Hash16>), Reads> {
+        let answered = self.answer(Lookup::Unending { from })?;
+        let last = answered.last().filter(|_| answered.len() >= EFFECT_ROWS_MAX);
+        let next = last.and_then(|row| hash_of(row.key)).and_then(after);
+        let key = |hash| Key::Record { kind: RecordKind::Effect, hash };
+        let all = Key::Record { kind: RecordKind::Effect, hash: [u8::MAX; 16] };
+        let rows = self.overlay.merged(key(from)..next.map_or(all, key), answered);
+        let unending = |row: &&Row| matches!(row.columns, Columns::Record { bucket: NEVER, .. });
+        Ok((rows.into_values().filter(unending).collect(), next))
     }
 
     /// A message that is known to be stored. That it is not found is damage.
@@ -211,6 +246,15 @@ fn seq_of(row: &Row) -> u64 {
     if let Key::Dead { seq, .. } = row.key { seq } else { 0 }
 }
 
+fn hash_of(key: Key) -> Option<Hash16> {
+    if let Key::Record { hash, .. } | Key::Held { hash, .. } = key { Some(hash) } else { None }
+}
+
+/// The hash that follows.
+fn after(hash: Hash16) -> Option<Hash16> {
+    u128::from_be_bytes(hash).checked_add(1).map(u128::to_be_bytes)
+}
+
 /// What a read for dispatch brings.
 #[derive(Debug)]
 pub(crate) enum Loaded {
@@ -231,7 +275,7 @@ pub(crate) struct Overlay {
 
 /// Tables whose rows are looked up while deciding.
 fn is_looked_up(table: Table) -> bool {
-    matches!(table, Table::Record | Table::Note | Table::Dead | Table::Page)
+    matches!(table, Table::Record | Table::Note | Table::Dead | Table::Page | Table::Held)
 }
 
 impl Overlay {
@@ -293,9 +337,13 @@ impl Overlay {
         to: u64,
         rows: &'a [Row],
     ) -> BTreeMap<Key, &'a Row> {
-        let numbered = Key::Dead { topic, seq: from }..Key::Dead { topic, seq: to };
+        self.merged(Key::Dead { topic, seq: from }..Key::Dead { topic, seq: to }, rows)
+    }
+
+    /// Rows of a range: those the engine answered, and those it may not have had.
+    fn merged<'a>(&'a self, range: Range<Key>, rows: &'a [Row]) -> BTreeMap<Key, &'a Row> {
         let answered = rows.iter().filter(|row| !self.is_gone(&row.key));
-        let decided = self.rows.range(numbered).filter_map(|(_, (_, row))| row.as_ref());
+        let decided = self.rows.range(range).filter_map(|(_, (_, row))| row.as_ref());
         answered.chain(decided).map(|row| (row.key, row)).collect()
     }
 

@@ -86,6 +86,9 @@ impl Shard {
             }
             // Rows that are looked up when they are needed, not kept.
             Change::Record(_)
+            | Change::Effect(_)
+            | Change::Held { .. }
+            | Change::HeldGone { .. }
             | Change::DeadGone { .. }
             | Change::Trim { .. }
             | Change::Expire { .. }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::change::{Change, DeadRow, End, Entry, LaneState, LastError, TopicKind, TopicRow};
+use crate::effect::DoubtCause;
 use crate::id::{Lane, Offset, Text, TopicId};
 use crate::message::{Death, DeathReason, Message};
 use crate::pipeline::found::Found;
@@ -38,7 +39,13 @@ impl<'a> Burial<'a> {
 
 impl Shard {
     /// Ends the delivery and stores the dead letter.
-    pub(super) fn bury(&self, now: Timestamp, burial: &Burial<'_>, found: &Found<'_>) -> Decided {
+    pub(super) fn bury(
+        &self,
+        now: Timestamp,
+        burial: &Burial<'_>,
+        cause: DoubtCause,
+        found: &Found<'_>,
+    ) -> Decided {
         let Burial { topic, group, lane, offset, .. } = *burial;
         let message = self.message_at(topic.row.id, lane, offset, found)?;
         let last_error = match &burial.last_error {
@@ -46,6 +53,10 @@ impl Shard {
             None => self.last_error(group, lane, offset, burial.entry, found)?,
         };
         let mut decision = done();
+        if let Some(entry) = burial.entry {
+            let held = Held { topic, group, lane, offset, entry };
+            self.orphan_effects(now, &held, cause, found, &mut decision.changes)?;
+        }
         self.bury_message(now, burial, &message, last_error, &mut decision.changes);
         Ok(decision)
     }

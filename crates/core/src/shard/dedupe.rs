@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Change, Lookup, Reads, Record};
-use crate::command::{Produce, Rejection};
+use crate::command::{Produce, Produced, Rejection};
 use crate::id::{Text, TopicId};
 use crate::message::{Envelope, Receipt, tenant_of};
 use crate::pack;
@@ -40,9 +40,12 @@ impl<'a> Keyed<'a> {
     /// The requested topic is part of the identity, by its life: a topic created again starts clean.
     pub(super) fn of(topic: TopicId, envelope: &'a Envelope) -> Option<Keyed<'a>> {
         let key = envelope.idempotency_key.as_ref()?;
-        let tenant = tenant_of(envelope);
+        Some(Keyed::named(topic, tenant_of(envelope), key))
+    }
+
+    fn named(topic: TopicId, tenant: &'a str, key: &'a Text) -> Keyed<'a> {
         let hash = pack::hash16(RecordKind::Dedupe, &(topic, tenant, key));
-        Some(Keyed { topic, tenant, key, hash })
+        Keyed { topic, tenant, key, hash }
     }
 
     pub(super) fn reads(&self) -> Reads {
@@ -56,6 +59,17 @@ impl<'a> Keyed<'a> {
         produce: &Produce,
         found: &Found<'_>,
     ) -> Result<Option<Receipt>, Refusal> {
+        let Some(record) = self.record(now, found)? else {
+            return Ok(None);
+        };
+        if record.content != content(produce) {
+            return Err(Rejection::KeyConflict.into());
+        }
+        Ok(Some(Receipt { deduplicated: true, ..record.receipt }))
+    }
+
+    /// The record of this key, while it is taken.
+    fn record(&self, now: Timestamp, found: &Found<'_>) -> Result<Option<DedupeRecord>, Refusal> {
         let key = Key::Record { kind: RecordKind::Dedupe, hash: self.hash };
         let Some(row) = found.row(key)? else {
             return Ok(None);
@@ -63,17 +77,25 @@ impl<'a> Keyed<'a> {
         let record: DedupeRecord = pack::open(&row.body);
         let same_identity =
             record.topic == self.topic && &*record.tenant == self.tenant && record.key == *self.key;
-        if !same_identity || record.expires <= now {
-            return Ok(None);
-        }
-        if record.content != content(produce) {
-            return Err(Rejection::KeyConflict.into());
-        }
-        Ok(Some(Receipt { deduplicated: true, ..record.receipt }))
+        Ok((same_identity && now < record.expires).then_some(record))
     }
 }
 
 impl Shard {
+    /// What is stored under a taken key.
+    pub(super) fn taken_key(
+        &self,
+        now: Timestamp,
+        topic: TopicId,
+        tenant: &str,
+        key: &Text,
+        found: &Found<'_>,
+    ) -> Result<Option<Produced>, Refusal> {
+        let keyed = Keyed::named(topic, tenant, key);
+        let record = keyed.record(now, found)?;
+        Ok(record.map(|DedupeRecord { receipt, expires, .. }| Produced { receipt, expires }))
+    }
+
     /// Takes the key for the message of `receipt`.
     pub(super) fn take_key(
         &self,

@@ -42,7 +42,13 @@ impl Shard {
 
     /// Stores a record, and remembers that its bucket is in use.
     pub(super) fn put_record(&self, now: Timestamp, record: Record, changes: &mut Vec<Change>) {
-        let (level, index) = (record.bucket >> 32, record.bucket & u64::from(u32::MAX));
+        self.use_bucket(now, record.bucket, changes);
+        changes.push(Change::Record(record));
+    }
+
+    /// Remembers that a bucket is in use.
+    pub(super) fn use_bucket(&self, now: Timestamp, bucket: u64, changes: &mut Vec<Change>) {
+        let (level, index) = (bucket >> 32, bucket & u64::from(u32::MAX));
         let (next, last) = (self.expiry_mark(level), self.expiry_mark(level + LAST_IN_USE));
         let mut mark = |id, value| changes.push(Change::Mark { kind: MarkKind::Expiry, id, value });
         if next > last || next == 0 {
@@ -51,7 +57,6 @@ impl Shard {
         if index > last {
             mark(level + LAST_IN_USE, index);
         }
-        changes.push(Change::Record(record));
     }
 
     fn due_bucket(&self, level: u64) -> Option<(u64, Timestamp)> {

@@ -4,7 +4,7 @@ use crate::change::{Decision, Entry};
 use crate::command::{Extend, Rejection, Reply, Stale};
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::pipeline::found::Found;
-use crate::shard::settle::{Standing, open, over};
+use crate::shard::settle::{Held, Standing, open, over};
 use crate::shard::{Decided, Shard};
 use crate::time::Timestamp;
 
@@ -23,12 +23,21 @@ impl Shard {
             Standing::Buried => return Err(over(Stale::Dead, &extend.claim).into()),
             Standing::Over(rejection) => return Err(rejection.into()),
         };
-        let lease_ms = extend.lease_ms.unwrap_or(u64::from(held.entry.lease_ms));
-        let until = now.after(lease_ms);
-        let entry = Entry { at: until, ..*held.entry };
+        Ok(self.renew_lease(now, &held, extend.lease_ms))
+    }
+
+    /// The end of a lease, moved.
+    pub(super) fn renew_lease(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        lease_ms: Option<u64>,
+    ) -> Decision {
+        let lease_ms = lease_ms.unwrap_or(u64::from(held.entry.lease_ms));
+        let entry = Entry { at: now.after(lease_ms), ..*held.entry };
         // As it will be: a lease may be made shorter than the grace after a recovery.
         let until = self.effective_end(&entry);
-        Ok(Decision::reply(Reply::Extended { until }).with(open(&held, entry)))
+        Decision::reply(Reply::Extended { until }).with(open(held, entry))
     }
 }
 

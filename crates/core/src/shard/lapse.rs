@@ -2,6 +2,7 @@
 
 use crate::change::{Entry, EntryState, LastError};
 use crate::command::Hold;
+use crate::effect::DoubtCause;
 use crate::message::DeathReason;
 use crate::pipeline::found::Found;
 use crate::shard::backoff::backoff_ms;
@@ -26,7 +27,8 @@ impl Shard {
             };
             if let Some(reason) = reason {
                 let last_error = Some("ack_timeout".into());
-                return self.bury(now, &Burial::of(&held, reason, last_error), found);
+                let burial = Burial::of(&held, reason, last_error);
+                return self.bury(now, &burial, DoubtCause::LeaseExpired, found);
             }
         }
         let wait_ms = match held.topic.is_dlq() {
@@ -41,6 +43,8 @@ impl Shard {
             ..*entry
         };
         let mut decision = done();
+        let cause = DoubtCause::LeaseExpired;
+        self.doubt_effects(now, &held, cause, found, &mut decision.changes)?;
         super::settle::forget_note(&held, &mut decision.changes);
         decision.changes.push(open(&held, waiting));
         Ok(decision)

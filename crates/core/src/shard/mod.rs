@@ -29,6 +29,7 @@ mod idle;
 mod image;
 mod join;
 mod lapse;
+mod ledger;
 mod live;
 mod maintain;
 mod open;
@@ -52,7 +53,7 @@ mod violation;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::change::{Change, Decision, Garbage, Reads, Want};
+use crate::change::{Change, Decision, Garbage, Lookup, Reads, Want};
 use crate::command::{Command, Hold, Missing, Rejection, Reply, TopicName};
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, TopicId};
 use crate::limits::LAPSE_MAX;
@@ -65,8 +66,10 @@ use crate::time::Timestamp;
 pub use image::Image;
 
 pub(crate) use cache::{Kept, Staged};
+pub(crate) use expiry::bucket;
 pub(crate) use open::{Open, OpenEntries};
 pub(crate) use state::{Cursor, Group, Topic};
+pub(crate) use topic::check_name;
 
 use state::{Live, Owners, Wakeup};
 
@@ -183,6 +186,12 @@ impl Shard {
             Command::ListDead(list) => self.list_dead_reads(list),
             Command::Explain(explain) => self.explain_reads(explain),
             Command::Purge(purge) => self.purge_reads(purge),
+            Command::Begin(begin) => self.begin_reads(begin),
+            Command::Finish(finish) => vec![ledger::record_lookup(finish.token.hash)],
+            Command::ExtendEffect(extend) => vec![ledger::record_lookup(extend.token.hash)],
+            Command::Resolve(resolve) => self.effect_reads(&resolve.name),
+            Command::ViewEffect(query) => self.effect_reads(query),
+            Command::ListEffects(list) => vec![Lookup::Unending { from: list.from }],
             Command::CreateTopic(_)
             | Command::PatchTopic(_)
             | Command::DeleteTopic(_)
@@ -251,6 +260,12 @@ impl Shard {
             Command::ListDead(list) => self.list_dead(list, found),
             Command::Explain(explain) => self.explain(now, explain, found),
             Command::Purge(purge) => self.purge(purge, found),
+            Command::Begin(begin) => self.begin(now, begin, found),
+            Command::Finish(finish) => self.finish(now, finish, found),
+            Command::ExtendEffect(extend) => self.extend_effect(now, extend, found),
+            Command::Resolve(resolve) => self.resolve(now, resolve, found),
+            Command::ViewEffect(query) => self.view_effect(now, query, found),
+            Command::ListEffects(list) => self.list_effects(now, list, found),
             Command::StorageLow(is_low) => Ok(backlog::storage_low(*is_low)),
         }
     }

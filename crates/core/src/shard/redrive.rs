@@ -50,6 +50,10 @@ impl Shard {
         if !source.groups.contains_key(&death.group) {
             return Err(Refusal::Rejected(Rejection::NotFound(Missing::Group)));
         }
+        let are_effects_kept = now.since(death.at) < source.settings.effect_ttl_ms;
+        if death.had_effects && !are_effects_kept && !redrive.force {
+            return Err(Rejection::EffectsExpired.into());
+        }
         self.check_storage()?;
         let offset = source.lane(lane).high;
         let new = self.message_id(source.row.id, lane, offset);

@@ -5,6 +5,7 @@
 
 use crate::change::{Change, Decision, End, Entry, EntryState, LastError};
 use crate::command::{Claim, Hold, Missing, Nack, NackKind, Rejection, Stale};
+use crate::effect::DoubtCause;
 use crate::id::{Lane, Offset, Text};
 use crate::limits::{DELAY_MS_MAX, FREE_RETURNS, REASON_BYTES_MAX};
 use crate::message::DeathReason;
@@ -51,6 +52,7 @@ impl Shard {
             Standing::Over(rejection) => return Err(rejection.into()),
         };
         let mut decision = done();
+        self.end_effects(now, &held, found, &mut decision.changes)?;
         self.end(&held, End::Acked, &mut decision.changes);
         let settings = &held.topic.settings;
         if !tombstone::is_plain(now, held.entry, settings) {
@@ -86,7 +88,12 @@ impl Shard {
             Standing::Over(rejection) => return Err(rejection.into()),
         };
         match nack.kind {
-            NackKind::Release => Ok(self.put_back(now, &held, nack.delay_ms.unwrap_or(0))),
+            NackKind::Release => {
+                let mut decision = self.put_back(now, &held, nack.delay_ms.unwrap_or(0));
+                let cause = DoubtCause::Abandoned;
+                self.doubt_effects(now, &held, cause, found, &mut decision.changes)?;
+                Ok(decision)
+            }
             NackKind::Failed | NackKind::Final => self.fail(now, &held, nack, found),
         }
     }
@@ -107,7 +114,8 @@ impl Shard {
         if let Some(reason) = death {
             let last_error = nack.reason.clone().unwrap_or_else(|| "nack".into());
             let last_error = cut(&last_error, REASON_BYTES_MAX);
-            return self.bury(now, &Burial::of(held, reason, Some(last_error)), found);
+            let burial = Burial::of(held, reason, Some(last_error));
+            return self.bury(now, &burial, DoubtCause::Abandoned, found);
         }
         let wait_ms = match nack.delay_ms {
             Some(delay) => delay,
@@ -115,6 +123,8 @@ impl Shard {
             None => backoff_ms(policy, self.message_id_of(held), entry.spent),
         };
         let mut decision = done();
+        let cause = DoubtCause::Abandoned;
+        self.doubt_effects(now, held, cause, found, &mut decision.changes)?;
         let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
         let entry = Entry {
             state: EntryState::Nacked,
@@ -187,15 +197,19 @@ impl Shard {
 
     /// The leased entry that `hold` names, if it is still that attempt's.
     pub(super) fn held(&self, hold: &Hold) -> Option<Held<'_>> {
+        let held = self.open_entry(hold)?;
+        (held.entry.attempt == hold.attempt && held.entry.is_leased()).then_some(held)
+    }
+
+    /// The open entry that `hold` names, whichever attempt is at it.
+    pub(super) fn open_entry(&self, hold: &Hold) -> Option<Held<'_>> {
         let group = self.groups.get(&hold.group)?;
         let topic = self.topics.get(&group.row.topic)?;
         let cursor = group.cursors.get(hold.lane.index())?;
         let entry = &cursor.open.get(hold.offset)?.entry;
-        let current = cursor.start.generation == hold.generation
-            && entry.attempt == hold.attempt
-            && entry.is_leased();
         let (lane, offset) = (hold.lane, hold.offset);
-        current.then_some(Held { topic, group, lane, offset, entry })
+        let is_same_life = cursor.start.generation == hold.generation;
+        is_same_life.then_some(Held { topic, group, lane, offset, entry })
     }
 
     /// Takes an entry away, its last error with it, and the page it was the last to need.

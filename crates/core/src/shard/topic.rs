@@ -48,7 +48,7 @@ impl Shard {
 }
 
 /// Names are letters, digits, `.`, `_` and `-`, and begin with a letter or digit.
-pub(super) fn check_name(
+pub(crate) fn check_name(
     field: &'static str,
     name: &str,
     bytes_max: usize,

@@ -13,6 +13,7 @@ mod held;
 mod holes;
 mod idle;
 mod lease;
+mod ledger;
 mod limits;
 mod list;
 mod order;

@@ -249,7 +249,7 @@ pub(crate) async fn redrive(
     Path(topic): Path<String>,
     input: Input<RedriveRequest>,
 ) -> Result<Json<Redriven>, Failure> {
-    let RedriveRequest { ids: given, filter: by_filter, limit, dry_run, by, reason, .. } =
+    let RedriveRequest { ids: given, filter: by_filter, limit, dry_run, force, by, reason } =
         input.asked;
     let topic = topic_name(&topic);
     let named = match (given, by_filter) {
@@ -282,7 +282,7 @@ pub(crate) async fn redrive(
     let reason: driftq_core::Text = reason.unwrap_or_default().into();
     let command = |id: MessageId| {
         let (topic, by, reason) = (topic.clone(), by.clone(), reason.clone());
-        (Command::Redrive(Redrive { topic, id, by, reason }), id)
+        (Command::Redrive(Redrive { topic, id, force, by, reason }), id)
     };
     let items = named.into_iter().map(|id| id.map(command)).collect();
     let results = bulk::ask_each(&app, items, redriven).await;

@@ -8,7 +8,7 @@ use driftq_api::explain::{
 use driftq_api::schema;
 use driftq_core::command::{self, Explain, ExplainState, ExplainedMessage, InGroup};
 use driftq_core::view::Blocked;
-use driftq_core::{Command, MessageId, Reply};
+use driftq_core::{Command, LeaseToken, MessageId, Reply};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -82,8 +82,7 @@ fn meant(app: &App, asked: Asked) -> Result<Explain, Failure> {
             Ok(by_id(id.map_err(|error| Failure::invalid("id", error.to_string()))?))
         }
         (None, Some(token), None, None, None, None) => {
-            let token = app.node.keys().verify(&token);
-            let token = token.map_err(|error| Failure::invalid("token", error.to_string()))?;
+            let token: LeaseToken = app.token("token", &token)?;
             let (restore, shard, topic) = (token.restore, token.shard, token.topic);
             Ok(by_id(MessageId { restore, shard, topic, lane: token.lane, offset: token.offset }))
         }

@@ -7,6 +7,7 @@ use driftq_api::{Error, ErrorCode};
 use driftq_core::Rejection;
 use driftq_core::command::Full;
 
+use super::effect_view;
 use crate::node::Lost;
 
 /// What a caller is told when it is not a success.
@@ -126,6 +127,46 @@ impl From<Rejection> for Failure {
                     Some(current) => stale.with("current_attempt", current),
                     None => stale,
                 }
+            }
+            Rejection::StaleFence { state, fence, current } => Failure::new(
+                ErrorCode::StaleFence,
+                format!("{says}. Drop your result; do not retry."),
+            )
+            .with("state", state.as_str())
+            .with("fence", fence)
+            .with("current_fence", current),
+            Rejection::InProgress { fence, owner, retry_after_ms } => {
+                let failure = Failure::new(ErrorCode::InProgress, says)
+                    .with("decision", "IN_PROGRESS")
+                    .with("fence", fence)
+                    .retry_after_ms(retry_after_ms);
+                match &*owner {
+                    "" => failure,
+                    owner => failure.with("owner", owner),
+                }
+            }
+            Rejection::Parked { doubt, retry_after_ms } => Failure::new(ErrorCode::InDoubt, says)
+                .with("decision", "IN_DOUBT")
+                .with("action", "park")
+                .with("doubt", serde_json::to_value(effect_view::doubt(&doubt)).unwrap_or_default())
+                .retry_after_ms(retry_after_ms),
+            Rejection::RequestConflict => {
+                Failure::new(ErrorCode::Conflict, says).with("field", "request")
+            }
+            Rejection::OutcomeConflict => {
+                Failure::new(ErrorCode::Conflict, says).with("field", "outcome")
+            }
+            Rejection::Unfinished(keys) => {
+                let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
+                let says = format!("{says}. Finish them first, or use commit.");
+                Failure::new(ErrorCode::FailedPrecondition, says).with("effects", keys)
+            }
+            Rejection::NotInDoubt(state) => {
+                Failure::new(ErrorCode::FailedPrecondition, says).with("state", state.as_str())
+            }
+            Rejection::EffectsExpired => {
+                let says = format!("{says}. Send force to bring it back all the same.");
+                Failure::new(ErrorCode::FailedPrecondition, says).with("state", "effects_expired")
             }
             Rejection::HasConsumers | Rejection::DeadLetterTopic => {
                 Failure::new(ErrorCode::FailedPrecondition, says)

@@ -5,6 +5,8 @@ mod bulk;
 mod consume;
 mod convert;
 mod dlq;
+mod effect_view;
+mod effects;
 mod explain;
 mod failure;
 #[cfg(test)]
@@ -141,6 +143,12 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(dlq::redrive))
         .routes(routes!(dlq::purge))
         .routes(routes!(explain::explain))
+        .routes(routes!(effects::begin))
+        .routes(routes!(effects::finish))
+        .routes(routes!(effects::reacquire))
+        .routes(routes!(effects::extend))
+        .routes(routes!(effects::resolve))
+        .routes(routes!(effects::look))
         .routes(routes!(health::metrics))
 }
 
@@ -158,6 +166,16 @@ impl App {
     /// Has a command decided; what is refused or lost is told the caller.
     async fn ask(&self, command: driftq_core::Command) -> Result<driftq_core::Reply, Failure> {
         Ok(self.node.call(command).await??)
+    }
+
+    /// The token of a text, if it was minted here for this namespace.
+    fn token<T: driftq_core::Token>(&self, field: &str, text: &str) -> Result<T, Failure> {
+        let token: Result<T, _> = self.node.keys().verify(text);
+        let token = token.map_err(|error| Failure::invalid(field, error.to_string()))?;
+        match token.namespace() == NAMESPACE {
+            true => Ok(token),
+            false => Err(Failure::invalid(field, "of another namespace")),
+        }
     }
 
     /// Counts a refusal, of a whole request or of one item among others.

@@ -171,6 +171,10 @@ refusals! {
     Unmet: FailedPrecondition;
     /// The delivery is not the caller's any more.
     Stale: FailedPrecondition, StaleLease;
+    /// The effect is not the caller's any more, or is not in that state.
+    StaleEffect: FailedPrecondition, StaleFence;
+    /// Somebody else has the effect, or a person has to say.
+    Held: StaleLease, InProgress, InDoubt;
     /// Another of that name.
     Exists: AlreadyExists;
     /// The same key, other content.

@@ -75,7 +75,7 @@ pub(crate) async fn one(
 }
 
 /// The header, bare or in double quotes.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
     let refused = |why| Failure::invalid("Idempotency-Key", why);
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -136,7 +136,11 @@ fn command(request: Request, trace: Option<Box<Trace>>) -> Result<Command, Failu
 
 fn receipt(topic: String, answered: Result<Answered, Lost>) -> Result<Receipt, Failure> {
     let Reply::Produced(receipt) = answered?? else { return Err(unexpected()) };
-    Ok(Receipt {
+    Ok(shown(topic, receipt))
+}
+
+pub(super) fn shown(topic: String, receipt: driftq_core::Receipt) -> Receipt {
+    Receipt {
         status: "produced",
         topic,
         final_topic: receipt.final_topic.map(|topic| topic.to_string()),
@@ -144,7 +148,7 @@ fn receipt(topic: String, answered: Result<Answered, Lost>) -> Result<Receipt, F
         offset: receipt.offset,
         id: receipt.id.to_string(),
         deduplicated: receipt.deduplicated,
-    })
+    }
 }
 
 /// Stores many messages, each by itself.

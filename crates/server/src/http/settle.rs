@@ -10,7 +10,7 @@ use driftq_core::{Answered, Command, Reply};
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, QueryForm, Stale};
-use super::{App, NAMESPACE, bulk, convert, group_name, unexpected};
+use super::{App, bulk, convert, group_name, unexpected};
 use crate::node::Lost;
 
 impl Ask for Settle {
@@ -142,11 +142,7 @@ fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
 fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
     let Settle { token, topic, group, partition, offset, owner, .. } = asked;
     if let Some(text) = token {
-        let token = app.node.keys().verify(text);
-        let token = token.map_err(|error| Failure::invalid("token", error.to_string()))?;
-        if *token.namespace != *NAMESPACE {
-            return Err(Failure::invalid("token", "of another namespace"));
-        }
+        let token = app.token("token", text)?;
         let is_alone = topic.is_none()
             && group.is_none()
             && partition.is_none()

@@ -3,6 +3,7 @@
 //! One task per shard performs what the core's pipeline says. Callers reach it through a mailbox; a call
 //! that is not answered is *unknown*: the shard was lost between taking it and its commit.
 
+mod awaited;
 mod lost;
 mod mailbox;
 mod shard_task;
@@ -16,6 +17,8 @@ use driftq_core::{Answered, Command, ConsumerId, ShardConfig, TokenKeys};
 use driftq_storage::Engine;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+
+use awaited::{Awaited, Waiting};
 
 pub use lost::Lost;
 pub use mailbox::{Deliveries, Given};
@@ -34,6 +37,7 @@ pub struct Node {
     consumers: Arc<AtomicU64>,
     status: watch::Receiver<Status>,
     keys: Arc<TokenKeys>,
+    awaited: Awaited,
 }
 
 /// The task that serves the shard.
@@ -63,6 +67,7 @@ impl Node {
         let (status, seen) = watch::channel(Status::Starting);
         let (stop, stopped) = watch::channel(false);
         let mailbox = Mailbox::new(send);
+        let awaited = Awaited::default();
         let task = shard_task::ShardTask {
             engine,
             config,
@@ -71,12 +76,14 @@ impl Node {
             status,
             stop: stopped,
             metrics,
+            awaited: awaited.clone(),
         };
         let node = Node {
             mailbox,
             consumers: Arc::new(AtomicU64::new(0)),
             status: seen,
             keys: Arc::new(keys),
+            awaited,
         };
         (node, ShardTask { stop, task: tokio::spawn(task.run()) })
     }
@@ -128,6 +135,11 @@ impl Node {
             Ok(status) => status.clone(),
             Err(_) => Status::Stopped,
         }
+    }
+
+    /// Waits for something to happen to an effect.
+    pub(crate) fn await_effect(&self, tenant: &str, scope: &str, key: &str) -> Waiting {
+        self.awaited.wait(tenant, scope, key)
     }
 
     /// The keys of lease tokens.

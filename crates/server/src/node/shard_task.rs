@@ -21,6 +21,7 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::awaited::Awaited;
 use crate::metrics::Metrics;
 
 use super::mailbox::{Answer, Deliver, Mail, Mailbox};
@@ -43,6 +44,7 @@ pub(super) struct ShardTask {
     pub(super) status: watch::Sender<Status>,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) awaited: Awaited,
 }
 
 /// Why a copy of the shard was dropped.
@@ -64,9 +66,9 @@ impl ShardTask {
                     let start = clock.now(ms_since(began));
                     let config = PipelineConfig::default();
                     let pipeline = Pipeline::new(recovered, ownership.epoch, start, config);
-                    let metrics = self.metrics.clone();
+                    let (metrics, awaited) = (self.metrics.clone(), self.awaited.clone());
                     let serving =
-                        Serving::new(&*engine, ownership, pipeline, clock, began, metrics);
+                        Serving::new(&*engine, ownership, pipeline, clock, began, metrics, awaited);
                     let over = serving.run(&mut self).await;
                     self.say(&over);
                 }
@@ -131,6 +133,7 @@ struct Serving<'a> {
     /// When each commit under way began.
     begun: VecDeque<Instant>,
     metrics: Arc<Metrics>,
+    awaited: Awaited,
 }
 
 impl<'a> Serving<'a> {
@@ -141,6 +144,7 @@ impl<'a> Serving<'a> {
         clock: Clock,
         began: Instant,
         metrics: Arc<Metrics>,
+        awaited: Awaited,
     ) -> Serving<'a> {
         Serving {
             engine,
@@ -156,6 +160,7 @@ impl<'a> Serving<'a> {
             outputs: Vec::new(),
             begun: VecDeque::new(),
             metrics,
+            awaited,
         }
     }
 
@@ -257,6 +262,7 @@ impl<'a> Serving<'a> {
         let Release { batch, withheld } = release;
         let took = self.begun.pop_front().map(|begun| begun.elapsed());
         self.metrics.released(&batch, took.unwrap_or_default());
+        self.awaited.tell(&batch.changes);
         // The pipeline has let go of it by now: nothing is copied.
         let (replies, effects) = match Arc::try_unwrap(batch) {
             Ok(batch) => (batch.replies, batch.effects),

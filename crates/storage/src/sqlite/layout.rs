@@ -44,6 +44,7 @@ pub(super) fn layout(table: Table) -> Layout {
             ("dead", &["topic", "seq"], columns, true)
         }
         Table::Garbage => ("garbage", &["id"], &[], false),
+        Table::Held => ("held", &["generation", "lane", "offset", "hash"], &[], false),
     };
     Layout { name, key, columns, is_text }
 }
@@ -91,6 +92,9 @@ pub(super) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
         Key::Record { kind, hash } => cells.extend([Number(*kind as u64), Cell::Bytes(hash)]),
         Key::Dead { topic, seq } => cells.extend([Number(topic.0), Number(*seq)]),
         Key::Garbage { id } => cells.push(Number(*id)),
+        Key::Held { generation, lane: of, offset, hash } => {
+            cells.extend([Number(generation.0), lane(*of), Number(*offset), Cell::Bytes(hash)]);
+        }
     }
 }
 
@@ -207,6 +211,15 @@ pub(super) fn row_of(
             },
         ),
         Table::Garbage => (Key::Garbage { id: cells.number()? }, Columns::None),
+        Table::Held => (
+            Key::Held {
+                generation: Generation(cells.number()?),
+                lane: cells.lane()?,
+                offset: cells.number()?,
+                hash: cells.take()?,
+            },
+            Columns::None,
+        ),
     };
     let body = if with_body { cells.body()? } else { Bytes::new() };
     Ok(Row { key, columns, body })

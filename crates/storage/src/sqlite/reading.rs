@@ -1,7 +1,7 @@
 //! What a reader's thread does: loads and reads, each from one snapshot.
 
 use driftq_core::ShardId;
-use driftq_core::row::{Read, Row, Table};
+use driftq_core::row::{NEVER, Read, Row, Table};
 use rusqlite::{Connection, params_from_iter};
 
 use super::layout::{Cell, LOADED, key_cells, row_of};
@@ -84,5 +84,17 @@ fn answer(
             }
             Ok(found)
         }
+        Read::Unending { kind, from, rows } => {
+            let rows = i64::try_from(*rows).unwrap_or(i64::MAX);
+            let mut select = snapshot.prepare_cached(UNENDING)?;
+            let found = select.query_map((shard.0, NEVER, *kind as u8, from, rows), |line| {
+                row_of(Table::Record, line, true)
+            })?;
+            found.collect()
+        }
     }
 }
+
+/// By the index of buckets, which holds keys in their order.
+pub(super) const UNENDING: &str = "SELECT kind, hash, expires, bucket, body FROM record
+    WHERE shard = ?1 AND bucket = ?2 AND kind = ?3 AND hash >= ?4 ORDER BY hash LIMIT ?5";

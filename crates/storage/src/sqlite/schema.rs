@@ -8,8 +8,12 @@ use super::OpenError;
 
 /// "drft", so that `file` and a careful program can tell whose it is.
 const APPLICATION: i32 = 0x6472_6674;
-/// The version of `schema.sql`.
-const VERSION: i32 = 1;
+/// What each version adds. A file of an older one is brought to the newest when it is opened to write.
+const STEPS: [&str; 2] = [include_str!("schema.sql"), include_str!("effects.sql")];
+const VERSION: i32 = STEPS.len() as i32;
+
+/// Kibibytes of pages that the writer keeps; the operating system keeps the rest.
+const WRITER_CACHE_KIB: i32 = 32 << 10;
 
 /// Bytes of the WAL's file that are kept for the next when it begins anew.
 const WAL_BYTES_KEPT: i64 = 64 << 20;
@@ -27,14 +31,15 @@ pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     // Checkpoints have a thread of their own.
     connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
-    connection.pragma_update(None, "cache_size", -65_536)?;
+    connection.pragma_update(None, "cache_size", -WRITER_CACHE_KIB)?;
     connection.pragma_update(None, "temp_store", "memory")?;
     connection.set_prepared_statement_cache_capacity(128);
-    let is_empty: bool =
-        connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", [], |row| row.get(0))?;
-    if is_empty {
+    let version: usize = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version < STEPS.len() {
         let making = connection.transaction()?;
-        making.execute_batch(include_str!("schema.sql"))?;
+        for step in &STEPS[version..] {
+            making.execute_batch(step)?;
+        }
         making.pragma_update(None, "application_id", APPLICATION)?;
         making.pragma_update(None, "user_version", VERSION)?;
         making.commit()?;

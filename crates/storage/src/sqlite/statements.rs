@@ -71,6 +71,7 @@ fn statements(table: Table) -> Statements {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sqlite::reading::UNENDING;
     use crate::sqlite::schema;
 
     /// A scan would be right, and slow for ever.
@@ -78,17 +79,20 @@ mod tests {
     fn every_statement_finds_its_rows_by_key() {
         let directory = tempfile::TempDir::new().unwrap();
         let connection = schema::writer(&directory.path().join("plans.db")).unwrap();
+        let is_search = |statement: &str| {
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+            let lines = plan.raw_query().mapped(|line| line.get::<_, String>(3));
+            for line in lines.map(Result::unwrap) {
+                assert!(line.starts_with("SEARCH"), "{statement}\n{line}");
+            }
+        };
         for table in (0..).map_while(Table::of) {
             let all = statements(table);
             let selects = [all.get, all.delete, all.delete_range, all.load];
             for statement in selects.into_iter().chain(all.range).chain(all.reverse) {
-                let mut plan =
-                    connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
-                let lines = plan.raw_query().mapped(|line| line.get::<_, String>(3));
-                for line in lines.map(Result::unwrap) {
-                    assert!(line.starts_with("SEARCH"), "{statement}\n{line}");
-                }
+                is_search(&statement);
             }
         }
+        is_search(UNENDING);
     }
 }

@@ -141,15 +141,33 @@ fn a_newer_file_and_a_foreign_file_are_refused() {
     let directory = TempDir::new().unwrap();
     drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
-    Connection::open(&file).unwrap().pragma_update(None, "user_version", 2).unwrap();
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 3).unwrap();
     let refused = Sqlite::open(directory.path()).err().expect("refused");
     let refused = refused.to_string();
-    assert!(refused.contains("has format 2, this driftq knows 1: use a newer driftq"), "{refused}");
+    assert!(refused.contains("has format 3, this driftq knows 2: use a newer driftq"), "{refused}");
     let foreign = TempDir::new().unwrap();
     let other = Connection::open(foreign.path().join("driftq.db")).unwrap();
     other.execute_batch("CREATE TABLE invoices (id INTEGER)").unwrap();
     let refused = Sqlite::open(foreign.path()).err().expect("refused").to_string();
     assert!(refused.contains("is not a database of DriftQ"), "{refused}");
+}
+
+#[test]
+fn an_older_file_is_brought_up_to_date() {
+    let directory = TempDir::new().unwrap();
+    drop(open(directory.path()));
+    let file = directory.path().join("driftq.db");
+    let older = Connection::open(&file).unwrap();
+    older.execute_batch("DROP TABLE held; DROP VIEW effects; PRAGMA user_version = 1").unwrap();
+    drop(older);
+    let engine = open(directory.path());
+    commit(&engine, claim(&engine), 1).unwrap();
+    drop(engine);
+    let newer = Connection::open(&file).unwrap();
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('held', 'effects')";
+    let version = "SELECT user_version FROM pragma_user_version";
+    let number = |sql: &str| newer.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!((number(tables), number(version)), (2, 2));
 }
 
 #[test]

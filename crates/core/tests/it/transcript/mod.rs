@@ -5,6 +5,7 @@
 //! are decided in one batch; where a time begins with `@` nobody has looked at the clock before. After every line the shard is rebuilt from its rows and must be what it was,
 //! and its state must make sense.
 
+mod effect;
 mod print;
 mod script;
 
@@ -14,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::change::Change;
 use driftq_core::{
-    Answered, Batch, Command, ConsumerId, Image, Input, LeaseToken, Message, MessageId, Output,
-    Pipeline, PipelineConfig, Shard, ShardConfig, Ticket, Timestamp,
+    Answered, Batch, Command, ConsumerId, EffectToken, Image, Input, LeaseToken, Message,
+    MessageId, Output, Pipeline, PipelineConfig, Shard, ShardConfig, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership, read_back};
@@ -64,6 +65,8 @@ pub(crate) struct World {
     consumers: BTreeMap<String, ConsumerId>,
     /// Tokens by what the script calls them: `orders/biller 0:3.1`.
     tokens: BTreeMap<String, LeaseToken>,
+    /// Tokens of effects: `op/charge order-77.1`.
+    effects: BTreeMap<String, EffectToken>,
     /// Dead letters by `topic partition:offset`.
     dead: BTreeMap<String, MessageId>,
     /// The dead letters themselves, by the same name.
@@ -100,6 +103,7 @@ impl World {
             next_ticket: 0,
             consumers: BTreeMap::new(),
             tokens: BTreeMap::new(),
+            effects: BTreeMap::new(),
             dead: BTreeMap::new(),
             letters: BTreeMap::new(),
             answers: Vec::new(),
@@ -181,6 +185,7 @@ impl World {
             "crash" => self.crash(until),
             down if down.starts_with("crash until ") => self.crash(script::time(&down[12..])),
             keep if keep.starts_with("keep ") => self.keep(&keep[5..]),
+            keep if keep.starts_with("keep-effect ") => self.keep_effect(&keep[12..]),
             rows if rows.starts_with("rows ") => self.count_rows(&rows[5..]),
             commands => {
                 for command in commands.split(" + ") {
@@ -225,6 +230,11 @@ impl World {
     fn keep(&mut self, names: &str) {
         let (from, to) = names.split_once(" as ").expect("a token as another name");
         self.tokens.insert(to.to_owned(), self.tokens[from].clone());
+    }
+
+    fn keep_effect(&mut self, names: &str) {
+        let (from, to) = names.split_once(" as ").expect("a token as another name");
+        self.effects.insert(to.to_owned(), self.effects[from].clone());
     }
 
     fn count_rows(&mut self, tables: &str) {
@@ -283,7 +293,10 @@ impl World {
     }
 
     fn show(&mut self, batch: &Batch) {
-        self.answers.extend(batch.replies.iter().map(|(_, answered)| answered.clone()));
+        for (_, answered) in &batch.replies {
+            effect::keep_token(self, answered);
+            self.answers.push(answered.clone());
+        }
         let written = batch.changes.iter().filter(|change| matches!(change, Change::Group(_)));
         self.groups_written += written.count();
         let lines = print::batch(self, batch);

@@ -8,10 +8,10 @@ use driftq_core::{
     TopicId,
 };
 
-use super::World;
+use super::{World, effect};
 
 /// `30s`, `1.5s`.
-fn time(at: Timestamp) -> String {
+pub(super) fn time(at: Timestamp) -> String {
     match (at.0 / 1000, at.0 % 1000) {
         (seconds, 0) => format!("{seconds}s"),
         (seconds, millis) => format!("{seconds}.{millis:03}s"),
@@ -85,7 +85,10 @@ pub(crate) fn reply(answered: &Answered) -> String {
             format!("full: bytes{}", held_by(group))
         }
         Err(Rejection::Exhausted { full: Full::Storage, .. }) => "full: storage".into(),
-        Err(rejection) => format!("refused: {rejection}"),
+        Err(rejection) => match effect::refused(rejection) {
+            Some(said) => said,
+            None => format!("refused: {rejection}"),
+        },
         Ok(reply) => match reply {
             Reply::Done => "ok".into(),
             Reply::TopicCreated { .. } | Reply::GroupCreated { .. } => "created".into(),
@@ -135,6 +138,11 @@ pub(crate) fn reply(answered: &Answered) -> String {
                 if dead.next.is_some() { "more" } else { "the end" }
             ),
             Reply::Explained(explained) => self::explained(explained),
+            Reply::Began(began) => effect::began(began),
+            Reply::Finished { effect, repeated } => effect::finished(effect, *repeated),
+            Reply::Effect(effect) => effect::view(effect),
+            Reply::TakenKey(taken) => effect::taken(taken),
+            Reply::Effects(listed) => effect::effects(listed),
             Reply::Purged { purged } => format!("purged {purged}"),
             Reply::WouldDeleteTopic { messages, open, groups, dead_letters } => format!(
                 "would delete {messages} messages ({open} open), {groups} groups, \
@@ -312,6 +320,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         Change::Trim { lane, from, to, .. } => format!("trim {lane}:{from}..{to}"),
         Change::Expire { bucket } => format!("expire {}/{}", bucket >> 32, bucket & 0xffff_ffff),
         Change::Sweep(sweep) => swept(sweep),
+        Change::Effect(row) => effect::changed(row)?,
         Change::Ids(_)
         | Change::Topic(_)
         | Change::TopicGone(_)
@@ -324,6 +333,8 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         | Change::Owner { .. }
         | Change::OwnerGone(_)
         | Change::Record(_)
+        | Change::Held { .. }
+        | Change::HeldGone { .. }
         | Change::Dead(_)
         | Change::DeadGone { .. }
         | Change::Mark { .. }

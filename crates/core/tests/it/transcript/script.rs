@@ -17,7 +17,7 @@ pub(super) fn time(text: &str) -> Timestamp {
     Timestamp(millis(text))
 }
 
-fn millis(text: &str) -> u64 {
+pub(super) fn millis(text: &str) -> u64 {
     let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
     let number: u64 = digits.parse().unwrap_or_else(|_| panic!("`{text}` is no time"));
     match &text[digits.len()..] {
@@ -55,11 +55,11 @@ fn group(name: &str) -> GroupName {
 }
 
 /// `name=value` among the words.
-fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
+pub(super) fn option<'a>(words: &'a [String], name: &str) -> Option<&'a str> {
     words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
 }
 
-fn flag(words: &[String], name: &str) -> bool {
+pub(super) fn flag(words: &[String], name: &str) -> bool {
     words.iter().any(|word| word == name)
 }
 
@@ -151,13 +151,15 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             Command::Redrive(Redrive {
                 topic: topic(word(1)),
                 id: *id.expect("a dead letter that was seen"),
+                force: flag(&words, "force"),
                 by: "ops".into(),
                 reason: option(&words, "reason").unwrap_or("fixed").into(),
             })
         }
         "view" if word(1).contains('/') => Command::ViewGroup(group(word(1))),
         "view" => Command::ViewTopic(topic(word(1))),
-        verb => panic!("`{verb}` is no command"),
+        verb => super::effect::parse(world, verb, &words)
+            .unwrap_or_else(|| panic!("`{verb}` is no command")),
     }
 }
 
@@ -254,6 +256,7 @@ fn settings(words: &[String]) -> SettingsPatch {
         retention_bytes: number("retention_bytes"),
         dedupe_ttl_ms: option(words, "dedupe").map(millis),
         effect_ttl_ms: option(words, "effect").or(option(words, "dedupe")).map(millis),
+        on_doubt: option(words, "on_doubt").map(|word| Some(super::effect::on_doubt(word))),
         dlq_retention_ms: option(words, "dlq_retention").map(|text| Some(millis(text))),
         group_idle_ms: option(words, "idle").map(|text| Some(millis(text))),
         keyless: flag(words, "round_robin").then_some(Keyless::RoundRobin),

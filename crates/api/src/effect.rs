@@ -1,0 +1,306 @@
+//! The effect ledger.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::Time;
+use crate::schema::{
+    AnyJson, BeginDecision, DoubtCause, DownstreamKey, EffectKey, EffectState, EffectStatus,
+    EffectToken, ExtendedStatus, FinishStatus, Keep, LeaseToken, Nonce, OnDoubt, Owner, PageCursor,
+    Probe, RequestHash, ResolvedAs, ScopeName, Tenant,
+};
+use crate::strict::optional_integer;
+
+/// `POST /v1/idempotency/begin`, and `reacquire` without what belongs to a first begin.
+#[derive(Debug, Clone, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Begin {
+    #[schema(value_type = Option<ScopeName>)]
+    pub scope: Option<String>,
+    #[schema(value_type = Option<EffectKey>)]
+    pub key: Option<String>,
+    #[schema(value_type = Option<LeaseToken>)]
+    pub lease_token: Option<String>,
+    #[schema(value_type = Option<Tenant>)]
+    pub tenant_id: Option<String>,
+    pub request: Option<String>,
+    #[schema(value_type = Option<RequestHash>)]
+    pub request_hash: Option<String>,
+    #[schema(value_type = Option<OnDoubt>)]
+    pub on_doubt: Option<String>,
+    #[schema(minimum = 250, maximum = 43200000)]
+    #[serde(default, deserialize_with = "optional_integer")]
+    pub lease_ms: Option<u64>,
+    #[schema(minimum = 60000, maximum = 31536000000_i64)]
+    #[serde(default, deserialize_with = "optional_integer")]
+    pub ttl_ms: Option<u64>,
+    #[schema(minimum = 1, maximum = 315360000000_i64)]
+    #[serde(default, deserialize_with = "optional_integer")]
+    pub provider_window_ms: Option<u64>,
+    #[schema(value_type = Option<Owner>)]
+    pub owner: Option<String>,
+    #[schema(value_type = Option<Nonce>)]
+    pub nonce: Option<String>,
+}
+
+/// `POST /v1/idempotency/reacquire`.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Reacquire {
+    #[schema(value_type = ScopeName)]
+    pub scope: String,
+    #[schema(value_type = Option<EffectKey>)]
+    pub key: Option<String>,
+    #[schema(value_type = Option<Tenant>)]
+    pub tenant_id: Option<String>,
+    pub request: Option<String>,
+    #[schema(value_type = Option<RequestHash>)]
+    pub request_hash: Option<String>,
+    #[schema(minimum = 250, maximum = 43200000)]
+    #[serde(default, deserialize_with = "optional_integer")]
+    pub lease_ms: Option<u64>,
+    #[schema(value_type = Option<Owner>)]
+    pub owner: Option<String>,
+}
+
+/// What to do, and what is known.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Began {
+    #[schema(value_type = BeginDecision)]
+    pub decision: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Probe>)]
+    pub action: Option<&'static str>,
+    #[schema(value_type = ScopeName)]
+    pub scope: String,
+    #[schema(value_type = EffectKey)]
+    pub key: String,
+    #[schema(value_type = Tenant)]
+    pub tenant_id: String,
+    pub fence: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<EffectToken>)]
+    pub token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DownstreamKey>)]
+    pub downstream_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub downstream_until: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<Doubt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<EffectState>)]
+    pub state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<EffectStatus>)]
+    pub status: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<AnyJson>)]
+    pub result: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay_until: Option<Time>,
+}
+
+/// Whose outcome is not known.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Doubt {
+    pub fence: u64,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub owner: String,
+    pub began_at: Time,
+    pub since: Time,
+    #[schema(value_type = DoubtCause)]
+    pub cause: &'static str,
+}
+
+/// `POST /v1/idempotency/finish`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Finish {
+    #[schema(value_type = EffectToken)]
+    pub token: String,
+    #[schema(value_type = FinishStatus)]
+    pub status: String,
+    #[schema(default = 0)]
+    pub code: Option<i32>,
+    #[schema(value_type = Option<AnyJson>)]
+    pub result: Option<Box<RawValue>>,
+    pub result_base64: Option<String>,
+    pub error: Option<String>,
+    #[schema(value_type = Option<Keep>)]
+    pub downstream_key: Option<String>,
+}
+
+/// It ended so.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Finished {
+    #[schema(value_type = EffectState)]
+    pub state: &'static str,
+    #[schema(value_type = EffectStatus)]
+    pub status: &'static str,
+    pub fence: u64,
+    pub repeated: bool,
+}
+
+/// `POST /v1/idempotency/extend`.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+#[schema(as = ExtendEffect)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Extend {
+    #[schema(value_type = EffectToken)]
+    pub token: String,
+    #[schema(minimum = 250, maximum = 43200000)]
+    #[serde(default, deserialize_with = "optional_integer")]
+    pub lease_ms: Option<u64>,
+}
+
+/// The new end.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = EffectExtended)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Extended {
+    #[schema(value_type = ExtendedStatus)]
+    pub status: &'static str,
+    pub expires_at: Time,
+}
+
+/// `POST /v1/idempotency/resolve`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Resolve {
+    #[schema(value_type = ScopeName)]
+    pub scope: String,
+    #[schema(value_type = EffectKey)]
+    pub key: String,
+    #[schema(value_type = Option<Tenant>)]
+    pub tenant_id: Option<String>,
+    #[serde(deserialize_with = "crate::strict::integer")]
+    pub fence: u64,
+    #[serde(rename = "as")]
+    #[schema(value_type = ResolvedAs)]
+    pub resolve_as: String,
+    #[schema(default = 0)]
+    pub code: Option<i32>,
+    #[schema(value_type = Option<AnyJson>)]
+    pub result: Option<Box<RawValue>>,
+    pub result_base64: Option<String>,
+    pub error: Option<String>,
+    #[schema(min_length = 1)]
+    pub by: String,
+    #[schema(min_length = 1)]
+    pub reason: String,
+}
+
+/// Who ended doubt.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Resolution {
+    #[serde(rename = "as")]
+    #[schema(value_type = ResolvedAs)]
+    pub resolved_as: &'static str,
+    pub by: String,
+    pub reason: String,
+    pub at: Time,
+}
+
+/// An effect.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Effect {
+    #[schema(value_type = Tenant)]
+    pub tenant_id: String,
+    #[schema(value_type = ScopeName)]
+    pub scope: String,
+    #[schema(value_type = EffectKey)]
+    pub key: String,
+    #[schema(value_type = EffectState)]
+    pub state: &'static str,
+    #[schema(value_type = EffectStatus)]
+    pub status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub owner: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<AnyJson>)]
+    pub result: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub result_base64: Option<String>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub error: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<OnDoubt>)]
+    pub on_doubt: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<DownstreamKey>)]
+    pub downstream_key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub downstream_until: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub began_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replay_until: Option<Time>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<EffectMessage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub doubt: Option<Doubt>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolution: Option<Resolution>,
+}
+
+/// The message an effect belongs to.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct EffectMessage {
+    #[schema(value_type = crate::schema::MessageId)]
+    pub id: String,
+    #[schema(value_type = crate::schema::TopicName)]
+    pub topic: String,
+    pub partition: u32,
+    pub offset: u64,
+}
+
+/// `GET /v1/idempotency` without a key.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Effects {
+    pub effects: Vec<Effect>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<PageCursor>)]
+    pub next_cursor: Option<String>,
+}
+
+/// `GET /v1/idempotency`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Looked {
+    /// One.
+    Effect(Box<Effect>),
+    /// A page of them.
+    Effects(Effects),
+}

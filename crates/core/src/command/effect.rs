@@ -1,0 +1,177 @@
+//! The effect ledger: who may execute a side effect, how it ended, and what becomes of doubt.
+
+use bytes::Bytes;
+
+use crate::effect::{EffectRow, EffectState, Outcome, ResolvedAs, Scope};
+use crate::id::Text;
+use crate::message::Receipt;
+use crate::row::Hash16;
+use crate::settings::OnDoubt;
+use crate::time::Timestamp;
+use crate::token::{EffectToken, LeaseToken};
+
+/// Ask for the right to execute an effect.
+#[derive(Debug, Clone)]
+pub struct Begin {
+    /// Which effect.
+    pub of: BeginOf,
+    /// What is asked for: the same name with another request is refused.
+    pub request: Option<Request>,
+    /// What becomes of doubt. Stored by the first.
+    pub on_doubt: Option<OnDoubt>,
+    /// How long an outcome is kept, if not as the topic says.
+    pub ttl_ms: Option<u64>,
+    /// How long the provider remembers the downstream key.
+    pub window_ms: Option<u64>,
+    /// Who asks.
+    pub owner: Option<Text>,
+    /// What the caller is known by, should it ask again because the answer was lost.
+    pub nonce: Option<Text>,
+}
+
+/// Which effect is begun.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum BeginOf {
+    /// One under a delivery: the lease is the delivery's, the key its message's unless named.
+    Delivery { token: LeaseToken, key: Option<Text> },
+    /// One by itself. `again`: only what failed or is in doubt, never a new one.
+    Scope { name: EffectQuery, lease_ms: Option<u64>, again: bool },
+}
+
+/// An effect by scope and key.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub struct EffectQuery {
+    pub namespace: Text,
+    /// Empty is the default tenant.
+    pub tenant: Text,
+    pub scope: Scope,
+    pub key: Text,
+}
+
+/// What an effect is asked to do, to be told from another.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// Hashed here.
+    Content(Bytes),
+    /// The caller's own hash.
+    Hash(Text),
+}
+
+/// How an execution ended.
+#[derive(Debug, Clone)]
+pub struct Finish {
+    /// The right to say so.
+    pub token: EffectToken,
+    /// How.
+    pub status: FinishStatus,
+    /// With what.
+    pub outcome: Outcome,
+}
+
+/// How an execution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum FinishStatus {
+    /// It happened.
+    Succeeded,
+    /// It did not happen, and is not to.
+    FailedFinal,
+    /// It did not happen, and may be tried again. `renew`: under another downstream key.
+    FailedRetryable { renew: bool },
+    /// The caller does not know.
+    Unknown,
+}
+
+/// A person says how a doubtful effect ended.
+#[derive(Debug, Clone)]
+pub struct Resolve {
+    /// Which.
+    pub name: EffectQuery,
+    /// The fence whose outcome is not known.
+    pub fence: u64,
+    /// How it ended.
+    pub resolve_as: ResolvedAs,
+    /// With what.
+    pub outcome: Outcome,
+    /// Who says so.
+    pub by: Text,
+    /// Why.
+    pub reason: Text,
+}
+
+/// Look for effects whose outcome is not known. One slice: whoever wants more goes on at
+/// [`Effects::next`].
+#[derive(Debug, Clone)]
+pub struct ListEffects {
+    /// Isolation boundary.
+    pub namespace: Text,
+    /// In which state.
+    pub state: EffectState,
+    /// Only of this scope.
+    pub scope: Option<Scope>,
+    /// Only of this tenant.
+    pub tenant: Option<Text>,
+    /// The first place to look at.
+    pub from: Hash16,
+    /// How many to show at most; at least one.
+    pub limit: u32,
+}
+
+/// What [`Begin`] comes to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Began {
+    /// What the caller is to do.
+    pub decision: BeginDecision,
+    /// The effect.
+    pub effect: EffectView,
+    /// The right to finish, if it was given.
+    pub token: Option<EffectToken>,
+}
+
+/// What the caller of [`Begin`] is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BeginDecision {
+    /// Execute it, then finish.
+    Execute,
+    /// Nobody knows whether it happened: ask the provider, then finish, or execute it and finish.
+    Probe,
+    /// It is over: take the outcome.
+    Replay,
+    /// It failed and may be taken again.
+    Retryable,
+}
+
+/// An effect as it is at a moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EffectView {
+    /// What is stored.
+    pub row: EffectRow,
+    /// What that means now.
+    pub state: EffectState,
+    /// End of the holder's lease.
+    pub held_until: Option<Timestamp>,
+    /// What the provider is to deduplicate by.
+    pub downstream_key: Text,
+}
+
+/// One slice of a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effects {
+    /// In the order of their hashes: none that people know.
+    pub effects: Vec<EffectView>,
+    /// How many were looked at.
+    pub scanned: u64,
+    /// Where to go on; `None`: that was the end.
+    pub next: Option<Hash16>,
+}
+
+/// A taken idempotency key of a topic, as an effect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Produced {
+    /// Where the message is.
+    pub receipt: Receipt,
+    /// Until when the key is taken.
+    pub expires: Timestamp,
+}

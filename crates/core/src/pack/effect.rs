@@ -1,0 +1,38 @@
+//! Effects: rows people may read, so their body is JSON text.
+
+use crate::effect::{EffectName, EffectRow};
+use crate::pack::named::{json, misplaced, parse};
+use crate::pack::{Damaged, hash16};
+use crate::row::{Columns, Hash16, Key, NEVER, RecordKind, Row};
+use crate::shard::bucket;
+use crate::time::Timestamp;
+
+/// What an effect is looked up by.
+pub(crate) fn effect_hash(name: &EffectName) -> Hash16 {
+    let EffectName { namespace, tenant, topic, scope, key } = name;
+    hash16(RecordKind::Effect, &(namespace, tenant, topic, scope, key))
+}
+
+pub(super) fn put_effect(effect: &EffectRow) -> Row {
+    let expires = effect.expires;
+    let bucket = match expires == Timestamp::MAX {
+        true => NEVER,
+        false => bucket(expires, effect.ttl_ms),
+    };
+    let hash = effect_hash(&effect.name);
+    Row {
+        key: Key::Record { kind: RecordKind::Effect, hash },
+        columns: Columns::Record { expires, bucket },
+        body: json(effect),
+    }
+}
+
+/// An effect from its row.
+pub(crate) fn effect_row(row: &Row) -> Result<EffectRow, Damaged> {
+    let (Key::Record { kind: RecordKind::Effect, .. }, Columns::Record { expires, .. }) =
+        (row.key, &row.columns)
+    else {
+        return Err(misplaced(row));
+    };
+    Ok(EffectRow { expires: *expires, ..parse(row)? })
+}

@@ -1,0 +1,370 @@
+//! Who may execute an effect.
+
+use crate::change::{Change, Decision, Entry};
+use crate::command::{
+    Began, Begin, BeginDecision, BeginOf, Hold, Missing, Rejection, Reply, Request,
+};
+use crate::effect::{EffectName, EffectRow, EffectState, Outcome, Scope, Under, check_key};
+use crate::id::Text;
+use crate::limits::{
+    EFFECTS_MAX, NONCE_BYTES_MAX, OWNER_BYTES_MAX, PARKED_RETRY_MS, REQUEST_HASH_BYTES_MAX,
+};
+use crate::pack::effect_hash;
+use crate::pipeline::found::Found;
+use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
+use crate::shard::extend::check_lease;
+use crate::shard::settle::{Held, Standing, open, over};
+use crate::shard::{Decided, Refusal, Shard};
+use crate::time::Timestamp;
+use crate::token::EffectToken;
+
+/// The lease of effects that name none.
+const LEASE_MS: u64 = 30_000;
+
+/// A begin, with everything it leaves open filled in.
+struct Asked<'a> {
+    name: EffectName,
+    request: Option<Text>,
+    on_doubt: Option<OnDoubt>,
+    ttl_ms: u64,
+    owner: Text,
+    place: Place<'a>,
+}
+
+/// Where the lease comes from.
+enum Place<'a> {
+    /// From the delivery.
+    Under(Held<'a>, Under),
+    /// Its own. `again`: never a new effect.
+    Alone { lease_ms: u64, again: bool },
+}
+
+impl Shard {
+    pub(in crate::shard) fn begin(
+        &self,
+        now: Timestamp,
+        begin: &Begin,
+        found: &Found<'_>,
+    ) -> Decided {
+        check(begin)?;
+        let asked = self.asked(now, begin, found)?;
+        let again = matches!(asked.place, Place::Alone { again: true, .. });
+        let Some(row) = self.find_effect(now, &asked.name, found)? else {
+            if again {
+                return Err(Rejection::NotFound(Missing::Effect).into());
+            }
+            self.check_storage()?;
+            return self.grant(now, begin, &asked, None);
+        };
+        if row.request != asked.request && !(again && asked.request.is_none()) {
+            return Err(Rejection::RequestConflict.into());
+        }
+        match super::state_now(now, &row) {
+            EffectState::InProgress => self.in_progress(now, begin, &asked, row),
+            EffectState::Succeeded | EffectState::FailedFinal => self.replay(now, &asked, row),
+            EffectState::FailedRetryable => match (&asked.place, again) {
+                (Place::Alone { .. }, false) => {
+                    Ok(self.began(now, BeginDecision::Retryable, row, Vec::new()))
+                }
+                // The queue, or the caller, has already decided to try again.
+                (Place::Alone { .. }, true) | (Place::Under(..), _) => {
+                    self.grant(now, begin, &asked, Some(row))
+                }
+            },
+            EffectState::InDoubt => self.grant(now, begin, &asked, Some(row)),
+            EffectState::Parked => {
+                let doubt = Box::new(row.doubt.expect("what is in doubt says why"));
+                Err(Rejection::Parked { doubt, retry_after_ms: PARKED_RETRY_MS }.into())
+            }
+        }
+    }
+
+    fn asked<'a>(
+        &'a self,
+        now: Timestamp,
+        begin: &Begin,
+        found: &Found<'_>,
+    ) -> Result<Asked<'a>, Refusal> {
+        let request = begin.request.as_ref().map(fingerprint);
+        match &begin.of {
+            BeginOf::Scope { name, lease_ms, again } => {
+                if let Scope::Delivery(_) = name.scope {
+                    let why = "effect/… is begun with a lease_token";
+                    return Err(Rejection::invalid("scope", why).into());
+                }
+                if begin.on_doubt.is_none() && !again {
+                    return Err(no_policy().into());
+                }
+                let lease_ms = lease_ms.unwrap_or(LEASE_MS);
+                check_lease(lease_ms)?;
+                Ok(Asked {
+                    name: self.effect_name(name)?,
+                    request,
+                    on_doubt: begin.on_doubt,
+                    ttl_ms: begin.ttl_ms.unwrap_or(EFFECT_TTL_MS),
+                    owner: begin.owner.clone().unwrap_or_default(),
+                    place: Place::Alone { lease_ms, again: *again },
+                })
+            }
+            BeginOf::Delivery { token, key } => {
+                let claim = crate::command::Claim::Token(token.clone(), None);
+                let held = match self.standing(now, &claim, found)? {
+                    Standing::Leased(held) => held,
+                    Standing::Expired(_) | Standing::GivenUp(_) => {
+                        return Err(over(crate::command::Stale::Waiting, &claim).into());
+                    }
+                    Standing::Acked => {
+                        return Err(over(crate::command::Stale::Settled, &claim).into());
+                    }
+                    Standing::Buried => {
+                        return Err(over(crate::command::Stale::Dead, &claim).into());
+                    }
+                    Standing::Over(rejection) => return Err(rejection.into()),
+                };
+                let on_doubt = begin.on_doubt.or(held.topic.settings.on_doubt);
+                if on_doubt.is_none() {
+                    return Err(no_policy().into());
+                }
+                let topic = &held.topic.row;
+                let message = self.message_at(topic.id, held.lane, held.offset, found)?;
+                let id = self.message_id_of(&held).under(message.restore);
+                let key = match (key, &message.envelope.idempotency_key) {
+                    (Some(key), _) | (None, Some(key)) => key.clone(),
+                    (None, None) => message.origin.unwrap_or(id).to_string().into(),
+                };
+                check_key(&key)?;
+                let hold = hold_of(&held);
+                Ok(Asked {
+                    name: EffectName {
+                        namespace: topic.namespace.clone(),
+                        tenant: message.tenant().into(),
+                        topic: Some(topic.id),
+                        scope: super::delivery_scope(&topic.name, &held.group.row.name).into(),
+                        key,
+                    },
+                    request,
+                    on_doubt,
+                    ttl_ms: begin.ttl_ms.unwrap_or(held.topic.settings.effect_ttl_ms),
+                    owner: match &begin.owner {
+                        Some(owner) => owner.clone(),
+                        None => self.owners.name(held.entry.owner),
+                    },
+                    place: Place::Under(held, Under { hold, message: id }),
+                })
+            }
+        }
+    }
+
+    /// Whoever lost the answer to its begin gets it again; everybody else waits.
+    fn in_progress(
+        &self,
+        now: Timestamp,
+        begin: &Begin,
+        asked: &Asked<'_>,
+        row: EffectRow,
+    ) -> Decided {
+        let hold = match &asked.place {
+            Place::Under(_, under) => Some(under.hold),
+            Place::Alone { .. } => None,
+        };
+        let is_holder = begin.nonce.is_some()
+            && begin.nonce == row.nonce
+            && hold == row.under.map(|under| under.hold);
+        if is_holder {
+            return Ok(self.began(now, granted_as(&row), row, Vec::new()));
+        }
+        let until = self.held_until(now, &row).unwrap_or(now);
+        let retry_after_ms = until.since(now).max(1);
+        Err(Rejection::InProgress { fence: row.fence, owner: row.owner, retry_after_ms }.into())
+    }
+
+    /// The outcome, once more. While the message is open it is not forgotten.
+    fn replay(&self, now: Timestamp, asked: &Asked<'_>, row: EffectRow) -> Decided {
+        let mut changes = Vec::new();
+        let mut row = row;
+        if let Place::Under(held, under) = &asked.place
+            && !row.under.is_some_and(|before| before.is_of_same_entry(&under.hold))
+        {
+            self.hold_effect(held, &row.name, 0, &mut changes)?;
+            row = EffectRow { under: Some(*under), expires: Timestamp::MAX, ..row };
+            self.put_effect(now, row.clone(), &mut changes);
+        }
+        Ok(self.began(now, BeginDecision::Replay, row, changes))
+    }
+
+    /// The right to execute, under the next fence.
+    fn grant(
+        &self,
+        now: Timestamp,
+        begin: &Begin,
+        asked: &Asked<'_>,
+        before: Option<EffectRow>,
+    ) -> Decided {
+        let mut changes = Vec::new();
+        let is_known = before.as_ref().is_some_and(|row| row.state.is_known());
+        let renew = before.as_ref().is_some_and(|row| row.renew);
+        let (under, lease_ms) = match &asked.place {
+            Place::Under(held, under) => {
+                let was_here = before
+                    .as_ref()
+                    .and_then(|row| row.under)
+                    .is_some_and(|before| before.is_of_same_entry(&under.hold));
+                let is_counted = was_here && !is_known;
+                match was_here {
+                    true => self.count_effect(held, 0, u8::from(!is_counted), &mut changes),
+                    false => self.hold_effect(held, &asked.name, 1, &mut changes)?,
+                }
+                (Some(*under), 0)
+            }
+            Place::Alone { lease_ms, .. } => (None, *lease_ms),
+        };
+        // A fence of a storage that was restored is above all that were given out before.
+        let least = u64::from(self.config.restore) << 32;
+        let fence = before.as_ref().map_or(0, |row| row.fence).max(least) + 1;
+        let on_doubt = match (&before, asked.on_doubt) {
+            (Some(row), _) => row.on_doubt,
+            (None, Some(on_doubt)) => on_doubt,
+            (None, None) => return Err(no_policy().into()),
+        };
+        let row = EffectRow {
+            name: asked.name.clone(),
+            state: EffectState::InProgress,
+            fence,
+            born: before.as_ref().map_or(now, |row| row.born),
+            began_at: now,
+            updated_at: now,
+            expires: Timestamp::MAX,
+            ttl_ms: match (&before, begin.ttl_ms) {
+                (Some(row), None) => row.ttl_ms,
+                (Some(_) | None, _) => asked.ttl_ms,
+            },
+            request: match &before {
+                Some(row) => row.request.clone(),
+                None => asked.request.clone(),
+            },
+            nonce: begin.nonce.clone(),
+            on_doubt,
+            lease_ms,
+            until: now.after(lease_ms),
+            under,
+            owner: asked.owner.clone(),
+            window_ms: before.as_ref().and_then(|row| row.window_ms).or(begin.window_ms),
+            key_since: before.as_ref().filter(|_| !renew).map_or(now, |row| row.key_since),
+            renewed: before.as_ref().map_or(0, |row| row.renewed) + u32::from(renew),
+            renew: false,
+            outcome: Outcome::default(),
+            doubt: before.filter(|_| !is_known).and_then(|row| row.doubt),
+            resolution: None,
+        };
+        self.put_effect(now, row.clone(), &mut changes);
+        Ok(self.began(now, granted_as(&row), row, changes))
+    }
+
+    fn began(
+        &self,
+        now: Timestamp,
+        decision: BeginDecision,
+        row: EffectRow,
+        changes: Vec<Change>,
+    ) -> Decision {
+        let token = match decision {
+            BeginDecision::Execute | BeginDecision::Probe => Some(EffectToken {
+                restore: self.config.restore,
+                namespace: row.name.namespace.clone(),
+                shard: self.config.shard,
+                hash: effect_hash(&row.name),
+                born: row.born,
+                fence: row.fence,
+            }),
+            BeginDecision::Replay | BeginDecision::Retryable => None,
+        };
+        let effect = self.show_effect(now, row);
+        let reply = Reply::Began(Box::new(Began { decision, effect, token }));
+        Decision { changes, ..Decision::reply(reply) }
+    }
+
+    /// Ties an effect to the open entry it is begun under.
+    fn hold_effect(
+        &self,
+        held: &Held<'_>,
+        name: &EffectName,
+        unfinished: u8,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Rejection> {
+        if held.entry.begun >= EFFECTS_MAX {
+            return Err(Rejection::invalid("key", "a message has at most 32 effects in a group"));
+        }
+        let Hold { lane, generation, offset, .. } = hold_of(held);
+        changes.push(Change::Held { generation, lane, offset, hash: effect_hash(name) });
+        self.count_effect(held, 1, unfinished, changes);
+        Ok(())
+    }
+
+    fn count_effect(&self, held: &Held<'_>, begun: u8, unfinished: u8, changes: &mut Vec<Change>) {
+        let before = held.entry;
+        let entry = Entry {
+            begun: before.begun + begun,
+            unfinished: before.unfinished + unfinished,
+            ..*before
+        };
+        if entry != *before {
+            changes.push(open(held, entry));
+        }
+    }
+}
+
+/// What a fence was granted for.
+fn granted_as(row: &EffectRow) -> BeginDecision {
+    match (&row.doubt, row.on_doubt) {
+        (Some(_), OnDoubt::Probe) => BeginDecision::Probe,
+        (Some(_), OnDoubt::Retry | OnDoubt::Park) | (None, _) => BeginDecision::Execute,
+    }
+}
+
+fn hold_of(held: &Held<'_>) -> Hold {
+    Hold {
+        group: held.group.row.id,
+        lane: held.lane,
+        generation: held.group.cursor(held.lane).start.generation,
+        offset: held.offset,
+        attempt: held.entry.attempt,
+    }
+}
+
+/// A caller's own hash is never taken for one of ours.
+fn fingerprint(request: &Request) -> Text {
+    match request {
+        Request::Content(content) => format!("blake3:{}", blake3::hash(content).to_hex()).into(),
+        Request::Hash(hash) => format!("own:{hash}").into(),
+    }
+}
+
+fn no_policy() -> Rejection {
+    let why =
+        "say retry, probe or park: what happens when a worker dies in the middle is your choice";
+    Rejection::invalid("on_doubt", why)
+}
+
+fn check(begin: &Begin) -> Result<(), Rejection> {
+    let Begin { request, ttl_ms, window_ms, owner, nonce, .. } = begin;
+    let is_long =
+        |text: &Option<Text>, most: usize| text.as_ref().is_some_and(|text| text.len() > most);
+    if let Some(Request::Hash(hash)) = request
+        && !(1..=REQUEST_HASH_BYTES_MAX).contains(&hash.len())
+    {
+        return Err(Rejection::invalid("request_hash", "is 1 to 128 bytes"));
+    }
+    if ttl_ms.is_some_and(|ttl| !(60_000..=YEAR_MS).contains(&ttl)) {
+        return Err(Rejection::invalid("ttl_ms", "is 60000 to 31536000000"));
+    }
+    if window_ms.is_some_and(|window| !(1..=10 * YEAR_MS).contains(&window)) {
+        return Err(Rejection::invalid("provider_window_ms", "is 1 to 315360000000"));
+    }
+    if is_long(owner, OWNER_BYTES_MAX) {
+        return Err(Rejection::invalid("owner", "is at most 255 bytes"));
+    }
+    if is_long(nonce, NONCE_BYTES_MAX) || nonce.as_ref().is_some_and(|nonce| nonce.is_empty()) {
+        return Err(Rejection::invalid("nonce", "is 1 to 64 bytes"));
+    }
+    Ok(())
+}

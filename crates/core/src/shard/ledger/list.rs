@@ -1,0 +1,51 @@
+//! Effects whose outcome is not known, for people who end doubt.
+
+use crate::change::Decision;
+use crate::command::{Effects, ListEffects, Rejection, Reply};
+use crate::effect::Scope;
+use crate::id::Text;
+use crate::pack::{effect_hash, effect_row};
+use crate::pipeline::found::Found;
+use crate::shard::{Decided, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// One slice. They are those without an end, so what is over and forgotten costs nothing.
+    pub(in crate::shard) fn list_effects(
+        &self,
+        now: Timestamp,
+        list: &ListEffects,
+        found: &Found<'_>,
+    ) -> Decided {
+        if list.state.is_known() {
+            return Err(Rejection::invalid("state", "is IN_PROGRESS, IN_DOUBT or PARKED").into());
+        }
+        let scope = list.scope.as_ref().map(scope_text);
+        let (rows, mut next) = found.unending(list.from)?;
+        let mut listed = Effects { effects: Vec::new(), scanned: 0, next: None };
+        for row in rows {
+            let effect = self.as_of(now, effect_row(row)?);
+            if listed.effects.len() >= list.limit.max(1) as usize {
+                next = Some(effect_hash(&effect.name));
+                break;
+            }
+            listed.scanned += 1;
+            let fits = effect.name.namespace == list.namespace
+                && scope.as_ref().is_none_or(|scope| effect.name.scope == *scope)
+                && list.tenant.as_ref().is_none_or(|of| *effect.name.tenant == *super::tenant(of));
+            if fits && super::state_now(now, &effect) == list.state {
+                listed.effects.push(self.show_effect(now, effect));
+            }
+        }
+        listed.next = next;
+        Ok(Decision::reply(Reply::Effects(Box::new(listed))))
+    }
+}
+
+fn scope_text(scope: &Scope) -> Text {
+    match scope {
+        Scope::Op(name) => format!("op/{name}").into(),
+        Scope::Delivery(name) => super::delivery_scope(&name.topic.topic, &name.group).into(),
+        Scope::Produce(topic) => format!("produce/{}", topic.topic).into(),
+    }
+}

@@ -1,0 +1,211 @@
+//! The effect ledger: at most one outcome is accepted per effect, and doubt is a state.
+//!
+//! # Guarantees
+//!
+//! 1. The right to execute an effect is given to one holder at a time, each under a higher fence. The
+//!    next is given only when the one before has failed retryably, or is in doubt and the policy says so.
+//! 2. Only the latest fence can finish, and only once: the same again is answered as done, anything else
+//!    is refused.
+//! 3. Once an outcome is known it is replayed, until its time is over; while the message it belongs to is
+//!    open its time does not begin.
+//! 4. Under a delivery there is one lease, the delivery's: an attempt that ends before its effects puts
+//!    them in doubt in the same commit, and its message cannot be acked while an outcome is unknown.
+//!
+//! It does not know what an effect does, and never calls a provider.
+
+mod begin;
+mod finish;
+mod list;
+mod resolve;
+mod under;
+
+use data_encoding::BASE32_NOPAD;
+
+use crate::change::{Change, Decision, Lookup, Reads};
+use crate::command::{Begin, BeginOf, EffectQuery, EffectView, Missing, Rejection, Reply};
+use crate::effect::{Doubt, DoubtCause, EffectName, EffectRow, EffectState, Scope, check_key};
+use crate::id::Text;
+use crate::limits::{RECOVERY_GRACE_MS, TENANT_BYTES_MAX};
+use crate::message::DEFAULT_TENANT;
+use crate::pack::{effect_hash, effect_row};
+use crate::pipeline::found::Found;
+use crate::row::{Hash16, Key, RecordKind};
+use crate::settings::OnDoubt;
+use crate::shard::{Decided, Refusal, Shard, bucket};
+use crate::time::Timestamp;
+
+fn record_key(hash: Hash16) -> Key {
+    Key::Record { kind: RecordKind::Effect, hash }
+}
+
+pub(super) fn record_lookup(hash: Hash16) -> Lookup {
+    Lookup::Row(record_key(hash))
+}
+
+impl Shard {
+    /// Rows that a command to the ledger will ask for, as far as can be told cheaply.
+    pub(super) fn begin_reads(&self, begin: &Begin) -> Reads {
+        match &begin.of {
+            BeginOf::Scope { name, .. } => self.effect_reads(name),
+            // The key may be the message's.
+            BeginOf::Delivery { .. } => Vec::new(),
+        }
+    }
+
+    pub(super) fn effect_reads(&self, query: &EffectQuery) -> Reads {
+        let name = self.effect_name(query).ok();
+        name.map(|name| record_lookup(effect_hash(&name))).into_iter().collect()
+    }
+
+    /// Shows an effect, or a taken key.
+    pub(super) fn view_effect(
+        &self,
+        now: Timestamp,
+        query: &EffectQuery,
+        found: &Found<'_>,
+    ) -> Decided {
+        if let Scope::Produce(topic) = &query.scope {
+            let topic = self.topic_named(topic)?.row.id;
+            let taken = self.taken_key(now, topic, tenant(&query.tenant), &query.key, found)?;
+            let taken = taken.ok_or(Rejection::NotFound(Missing::Effect))?;
+            return Ok(Decision::reply(Reply::TakenKey(Box::new(taken))));
+        }
+        let row = self.find_effect(now, &self.effect_name(query)?, found)?;
+        let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
+        Ok(Decision::reply(Reply::Effect(Box::new(self.show_effect(now, row)))))
+    }
+
+    /// The full name of an effect that is asked for by scope and key.
+    fn effect_name(&self, query: &EffectQuery) -> Result<EffectName, Rejection> {
+        check_key(&query.key)?;
+        if query.tenant.len() > TENANT_BYTES_MAX {
+            return Err(Rejection::invalid("tenant_id", "is at most 255 bytes"));
+        }
+        let (topic, scope) = match &query.scope {
+            Scope::Op(name) => (None, format!("op/{name}")),
+            Scope::Delivery(name) => {
+                let topic = self.topic_named(&name.topic)?;
+                (Some(topic.row.id), delivery_scope(&topic.row.name, &name.group))
+            }
+            Scope::Produce(_) => {
+                return Err(Rejection::invalid("scope", "produce/… can only be looked at"));
+            }
+        };
+        Ok(EffectName {
+            namespace: query.namespace.clone(),
+            tenant: tenant(&query.tenant).into(),
+            topic,
+            scope: scope.into(),
+            key: query.key.clone(),
+        })
+    }
+
+    /// The effect of that name, unless its time is over.
+    fn find_effect(
+        &self,
+        now: Timestamp,
+        name: &EffectName,
+        found: &Found<'_>,
+    ) -> Result<Option<EffectRow>, Refusal> {
+        let row = self.find_record(now, effect_hash(name), found)?;
+        Ok(row.filter(|row| row.name == *name))
+    }
+
+    fn find_record(
+        &self,
+        now: Timestamp,
+        hash: Hash16,
+        found: &Found<'_>,
+    ) -> Result<Option<EffectRow>, Refusal> {
+        let Some(row) = found.row(record_key(hash))? else { return Ok(None) };
+        let row = effect_row(row)?;
+        Ok((now < row.expires).then(|| self.as_of(now, row)))
+    }
+
+    /// The row as it is now: a holder that is gone leaves doubt, whether or not anybody wrote it down.
+    fn as_of(&self, now: Timestamp, row: EffectRow) -> EffectRow {
+        if row.state != EffectState::InProgress || self.held_until(now, &row).is_some() {
+            return row;
+        }
+        let (cause, since) = match row.under {
+            // Its cursor was moved or its group deleted: nobody could write it down.
+            Some(_) => (DoubtCause::Abandoned, row.updated_at),
+            None => (DoubtCause::LeaseExpired, self.lease_end(&row)),
+        };
+        in_doubt(row, cause, since)
+    }
+
+    /// Until when the latest fence holds the effect, if it does.
+    fn held_until(&self, now: Timestamp, row: &EffectRow) -> Option<Timestamp> {
+        if row.state != EffectState::InProgress {
+            return None;
+        }
+        match &row.under {
+            Some(under) => self.held(&under.hold).map(|held| self.effective_end(held.entry)),
+            None => Some(self.lease_end(row)).filter(|end| now < *end),
+        }
+    }
+
+    /// As with deliveries: a holder that could not reach us is given time to.
+    fn lease_end(&self, row: &EffectRow) -> Timestamp {
+        let grace = RECOVERY_GRACE_MS.min(row.lease_ms);
+        row.until.max(self.live.recovered_at.after(grace))
+    }
+
+    fn show_effect(&self, now: Timestamp, row: EffectRow) -> EffectView {
+        let held_until = self.held_until(now, &row);
+        let downstream_key = downstream_key(&row);
+        EffectView { state: state_now(now, &row), held_until, downstream_key, row }
+    }
+
+    /// Stores an effect.
+    fn put_effect(&self, now: Timestamp, row: EffectRow, changes: &mut Vec<Change>) {
+        if row.expires != Timestamp::MAX {
+            self.use_bucket(now, bucket(row.expires, row.ttl_ms), changes);
+        }
+        changes.push(Change::Effect(Box::new(row)));
+    }
+
+    /// When the row of a known outcome is over: not while its message is open.
+    fn end_of(&self, now: Timestamp, row: &EffectRow) -> Timestamp {
+        match row.under.is_some_and(|under| self.open_entry(&under.hold).is_some()) {
+            true => Timestamp::MAX,
+            false => now.after(row.ttl_ms),
+        }
+    }
+}
+
+/// Makes doubt explicit.
+fn in_doubt(row: EffectRow, cause: DoubtCause, since: Timestamp) -> EffectRow {
+    let doubt =
+        Doubt { fence: row.fence, owner: row.owner.clone(), began_at: row.began_at, since, cause };
+    EffectRow { state: EffectState::InDoubt, doubt: Some(doubt), ..row }
+}
+
+/// What the policy makes of doubt.
+fn state_now(now: Timestamp, row: &EffectRow) -> EffectState {
+    let is_past_window = row.downstream_until().is_some_and(|until| until <= now);
+    match (row.state, row.on_doubt) {
+        (EffectState::InDoubt, OnDoubt::Park) => EffectState::Parked,
+        (EffectState::InDoubt, OnDoubt::Retry) if is_past_window => EffectState::Parked,
+        (state, _) => state,
+    }
+}
+
+fn tenant(tenant: &str) -> &str {
+    if tenant.is_empty() { DEFAULT_TENANT } else { tenant }
+}
+
+fn delivery_scope(topic: &str, group: &str) -> String {
+    format!("effect/{topic}/{group}")
+}
+
+/// The same for every fence of an effect, until it is renewed. It follows from the name alone, so that it
+/// is the same even if the record was lost with the storage: better no second charge than two.
+fn downstream_key(row: &EffectRow) -> Text {
+    let hash = blake3::Hasher::new_derive_key("driftq downstream key v1")
+        .update(&effect_hash(&row.name))
+        .update(&row.renewed.to_be_bytes())
+        .finalize();
+    format!("dq_{}", BASE32_NOPAD.encode(&hash.as_bytes()[..25]).to_ascii_lowercase()).into()
+}

@@ -1,0 +1,58 @@
+//! A person ends doubt.
+
+use crate::change::Decision;
+use crate::command::{FinishStatus, Missing, Rejection, Reply, Resolve};
+use crate::effect::{EffectRow, EffectState, Resolution, ResolvedAs};
+use crate::limits::REASON_BYTES_MAX;
+use crate::pipeline::found::Found;
+use crate::shard::expiry::cut;
+use crate::shard::{Decided, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    pub(in crate::shard) fn resolve(
+        &self,
+        now: Timestamp,
+        resolve: &Resolve,
+        found: &Found<'_>,
+    ) -> Decided {
+        for (field, text) in [("by", &resolve.by), ("reason", &resolve.reason)] {
+            if text.is_empty() {
+                return Err(
+                    Rejection::invalid(field, "is needed: it is kept with the outcome").into()
+                );
+            }
+        }
+        let (status, state) = match resolve.resolve_as {
+            ResolvedAs::Succeeded => (FinishStatus::Succeeded, EffectState::Succeeded),
+            ResolvedAs::Failed => (FinishStatus::FailedFinal, EffectState::FailedFinal),
+            ResolvedAs::Retry => {
+                (FinishStatus::FailedRetryable { renew: false }, EffectState::FailedRetryable)
+            }
+        };
+        let outcome = super::finish::checked(status, &resolve.outcome)?;
+        let row = self.find_effect(now, &self.effect_name(&resolve.name)?, found)?;
+        let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
+        if row.fence != resolve.fence {
+            let state = super::state_now(now, &row);
+            let (fence, current) = (resolve.fence, row.fence);
+            return Err(Rejection::StaleFence { state, fence, current }.into());
+        }
+        if row.state != EffectState::InDoubt {
+            return Err(Rejection::NotInDoubt(super::state_now(now, &row)).into());
+        }
+        let resolution = Resolution {
+            resolved_as: resolve.resolve_as,
+            by: cut(&resolve.by, REASON_BYTES_MAX),
+            reason: cut(&resolve.reason, REASON_BYTES_MAX),
+            at: now,
+        };
+        let resolution = Some(resolution);
+        let mut decision = Decision::reply(Reply::Done);
+        let row = EffectRow { outcome, resolution, updated_at: now, ..row };
+        let row = self.now_known(now, row, state, &mut decision.changes);
+        decision.reply = Reply::Effect(Box::new(self.show_effect(now, row.clone())));
+        self.put_effect(now, row, &mut decision.changes);
+        Ok(decision)
+    }
+}

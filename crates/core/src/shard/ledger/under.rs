@@ -1,0 +1,123 @@
+//! Effects under a delivery: what becomes of them when its attempt, or its message, is over.
+
+use crate::change::{Change, Reads};
+use crate::command::{Hold, Rejection};
+use crate::effect::{DoubtCause, EffectRow, EffectState};
+use crate::id::Text;
+use crate::pipeline::found::Found;
+use crate::row::Hash16;
+use crate::shard::settle::Held;
+use crate::shard::{Refusal, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// The attempt is over and its message is not: what it began and did not finish is in doubt at once.
+    pub(in crate::shard) fn doubt_effects(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        cause: DoubtCause,
+        found: &Found<'_>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        if held.entry.unfinished == 0 {
+            return Ok(());
+        }
+        for row in self.effects_under(now, held, found)?.rows {
+            self.doubt(now, row, cause, changes);
+        }
+        Ok(())
+    }
+
+    /// The message is done: the time of its outcomes begins. Refused while one is not known.
+    pub(in crate::shard) fn end_effects(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        found: &Found<'_>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        if held.entry.begun == 0 {
+            return Ok(());
+        }
+        let effects = self.effects_under(now, held, found)?;
+        let unknown = effects.rows.iter().filter(|row| !row.state.is_known());
+        let unknown: Vec<Text> = unknown.map(|row| row.name.key.clone()).collect();
+        if !unknown.is_empty() {
+            return Err(Rejection::Unfinished(unknown).into());
+        }
+        self.let_go(now, held, effects, changes);
+        Ok(())
+    }
+
+    /// The message is a dead letter: the time of what is known begins, the rest stays in doubt.
+    pub(in crate::shard) fn orphan_effects(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        cause: DoubtCause,
+        found: &Found<'_>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        if held.entry.begun == 0 {
+            return Ok(());
+        }
+        let mut effects = self.effects_under(now, held, found)?;
+        for row in effects.rows.extract_if(.., |row| !row.state.is_known()) {
+            self.doubt(now, row, cause, changes);
+        }
+        self.let_go(now, held, effects, changes);
+        Ok(())
+    }
+
+    fn doubt(&self, now: Timestamp, row: EffectRow, cause: DoubtCause, changes: &mut Vec<Change>) {
+        if row.state == EffectState::InProgress {
+            let row = EffectRow { updated_at: now, ..row };
+            self.put_effect(now, super::in_doubt(row, cause, now), changes);
+        }
+    }
+
+    fn let_go(&self, now: Timestamp, held: &Held<'_>, effects: Effects, changes: &mut Vec<Change>) {
+        let Held { lane, offset, .. } = *held;
+        let generation = held.group.cursor(lane).start.generation;
+        let gone = |hash| Change::HeldGone { generation, lane, offset, hash };
+        changes.extend(effects.hashes.into_iter().map(gone));
+        for row in effects.rows {
+            let expires = now.after(row.ttl_ms);
+            self.put_effect(now, EffectRow { expires, ..row }, changes);
+        }
+    }
+
+    fn effects_under(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        found: &Found<'_>,
+    ) -> Result<Effects, Refusal> {
+        let Held { group, lane, offset, .. } = *held;
+        let generation = group.cursor(lane).start.generation;
+        let hashes = found.held(generation, lane, offset)?;
+        let mut rows = Vec::new();
+        let mut needs: Reads = Vec::new();
+        for hash in &hashes {
+            match self.find_record(now, *hash, found) {
+                Ok(row) => rows.extend(row),
+                Err(Refusal::Needs(reads)) => needs.extend(reads),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        if !needs.is_empty() {
+            return Err(needs.into());
+        }
+        let hold = Hold { group: group.row.id, lane, generation, offset, attempt: 0 };
+        rows.retain(|row| row.under.is_some_and(|under| under.is_of_same_entry(&hold)));
+        Ok(Effects { hashes, rows })
+    }
+}
+
+/// What was begun under an open entry.
+struct Effects {
+    hashes: Vec<Hash16>,
+    /// As they are now, without those that have gone on to another message.
+    rows: Vec<EffectRow>,
+}

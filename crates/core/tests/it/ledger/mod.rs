@@ -1,0 +1,4 @@
+//! The effect ledger: one right to execute at a time, one outcome, and doubt as a state.
+
+mod alone;
+mod under;

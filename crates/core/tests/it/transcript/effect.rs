@@ -1,0 +1,250 @@
+//! Effects in a transcript.
+//!
+//! `begin op/charge k on=probe`, `begin-under orders/biller 0:0.1 key=k`, `again op/charge k`,
+//! `finish op/charge k.1 succeeded result=1`, `extend-effect op/charge k.1`,
+//! `resolve op/charge k.1 as=retry`, `effect op/charge k`, `effects IN_DOUBT`.
+
+use driftq_core::command::{
+    Began, Begin, BeginDecision, BeginOf, EffectQuery, EffectView, Effects, ExtendEffect, Finish,
+    FinishStatus, ListEffects, Produced, Request, Resolve,
+};
+use driftq_core::effect::{
+    Doubt, EffectResult, EffectRow, EffectState, Outcome, ResolvedAs, Scope,
+};
+use driftq_core::{Answered, Command, EffectToken, OnDoubt, Rejection, Reply, Timestamp};
+
+use super::World;
+use super::print::time;
+use super::script::{flag, millis, option};
+
+pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Command> {
+    Some(match verb {
+        "begin" | "again" => {
+            let (name, again) = (query(words, &words[2]), verb == "again");
+            let lease_ms = option(words, "lease").map(millis);
+            Command::Begin(Box::new(begin(words, BeginOf::Scope { name, lease_ms, again })))
+        }
+        "begin-under" => {
+            let token = match option(words, "token") {
+                Some(name) => world.token(name).clone(),
+                None => world.token(&format!("{} {}", words[1], words[2])).clone(),
+            };
+            let key = option(words, "key").map(Into::into);
+            Command::Begin(Box::new(begin(words, BeginOf::Delivery { token, key })))
+        }
+        "finish" => {
+            let renew = flag(words, "renew");
+            let status = match words[3].as_str() {
+                "succeeded" => FinishStatus::Succeeded,
+                "failed" => FinishStatus::FailedFinal,
+                "retryable" => FinishStatus::FailedRetryable { renew },
+                "unknown" => FinishStatus::Unknown,
+                other => panic!("`{other}` is no status"),
+            };
+            let (token, outcome) = (token(world, words), outcome(words));
+            Command::Finish(Box::new(Finish { token, status, outcome }))
+        }
+        "extend-effect" => Command::ExtendEffect(Box::new(ExtendEffect {
+            token: token(world, words),
+            lease_ms: option(words, "lease").map(millis),
+        })),
+        "resolve" => {
+            let (key, fence) = words[2].rsplit_once('.').expect("key.fence");
+            Command::Resolve(Box::new(Resolve {
+                name: query(words, key),
+                fence: fence.parse().expect("a fence"),
+                resolve_as: match option(words, "as") {
+                    Some("succeeded") => ResolvedAs::Succeeded,
+                    Some("failed") => ResolvedAs::Failed,
+                    Some("retry") => ResolvedAs::Retry,
+                    other => panic!("`{other:?}` is no resolution"),
+                },
+                outcome: outcome(words),
+                by: option(words, "by").unwrap_or("ops").into(),
+                reason: option(words, "reason").unwrap_or("looked").into(),
+            }))
+        }
+        "effect" => Command::ViewEffect(Box::new(query(words, &words[2]))),
+        "effects" => Command::ListEffects(Box::new(ListEffects {
+            namespace: "default".into(),
+            state: state(&words[1]),
+            scope: option(words, "scope").map(scope),
+            tenant: option(words, "tenant").map(Into::into),
+            from: [0; 16],
+            limit: option(words, "limit").map_or(100, |limit| limit.parse().expect("a number")),
+        })),
+        _ => return None,
+    })
+}
+
+fn begin(words: &[String], of: BeginOf) -> Begin {
+    let text = |name| option(words, name).map(Into::into);
+    let content = |text: &str| Request::Content(text.to_owned().into());
+    Begin {
+        of,
+        request: match option(words, "hash") {
+            Some(hash) => Some(Request::Hash(hash.into())),
+            None => option(words, "request").map(content),
+        },
+        on_doubt: option(words, "on").map(on_doubt),
+        ttl_ms: option(words, "ttl").map(millis),
+        window_ms: option(words, "window").map(millis),
+        owner: text("owner"),
+        nonce: text("nonce"),
+    }
+}
+
+pub(super) fn on_doubt(word: &str) -> OnDoubt {
+    match word {
+        "retry" => OnDoubt::Retry,
+        "probe" => OnDoubt::Probe,
+        "park" => OnDoubt::Park,
+        other => panic!("`{other}` is no policy"),
+    }
+}
+
+fn scope(text: &str) -> Scope {
+    Scope::parse(&"default".into(), text).expect("a scope")
+}
+
+fn state(word: &str) -> EffectState {
+    use EffectState::*;
+    let all = [InProgress, InDoubt, Parked, Succeeded, FailedFinal, FailedRetryable];
+    all.into_iter().find(|state| state.as_str() == word).expect("a state")
+}
+
+fn query(words: &[String], key: &str) -> EffectQuery {
+    EffectQuery {
+        namespace: "default".into(),
+        tenant: option(words, "tenant").unwrap_or("").into(),
+        scope: scope(&words[1]),
+        key: key.into(),
+    }
+}
+
+fn token(world: &World, words: &[String]) -> EffectToken {
+    let name =
+        option(words, "token").map_or_else(|| format!("{} {}", words[1], words[2]), str::to_owned);
+    world.effects.get(&name).unwrap_or_else(|| panic!("nobody was given {name}")).clone()
+}
+
+fn outcome(words: &[String]) -> Outcome {
+    let json = |text: &str| EffectResult::Json(text.into());
+    Outcome {
+        code: option(words, "code").map_or(0, |code| code.parse().expect("a code")),
+        result: option(words, "result").map(json),
+        error: option(words, "error").unwrap_or("").into(),
+    }
+}
+
+/// What a script calls an effect.
+fn named(row: &EffectRow) -> String {
+    let tenant = match &*row.name.tenant {
+        "default" => String::new(),
+        tenant => format!("{tenant}:"),
+    };
+    format!("{tenant}{} {}.{}", row.name.scope, row.name.key, row.fence)
+}
+
+pub(super) fn keep_token(world: &mut World, answered: &Answered) {
+    if let Ok(Reply::Began(began)) = answered
+        && let Some(token) = &began.token
+    {
+        world.effects.insert(named(&began.effect.row), token.clone());
+    }
+}
+
+pub(super) fn refused(rejection: &Rejection) -> Option<String> {
+    if let Rejection::InProgress { fence, owner, retry_after_ms } = rejection {
+        return Some(format!(
+            "IN_PROGRESS: fence {fence} of \"{owner}\", ask in {retry_after_ms}ms"
+        ));
+    }
+    if let Rejection::Parked { doubt: why, retry_after_ms } = rejection {
+        return Some(format!("park: {}, ask in {retry_after_ms}ms", doubt(why)));
+    }
+    None
+}
+
+fn doubt(doubt: &Doubt) -> String {
+    let Doubt { fence, owner, began_at, since, cause } = doubt;
+    let (began, since) = (time(*began_at), time(*since));
+    format!("fence {fence} of \"{owner}\" began {began} in doubt since {since}, {}", cause.as_str())
+}
+
+fn ended(outcome: &Outcome) -> String {
+    let mut said = String::new();
+    if outcome.code != 0 {
+        said += &format!(" code {}", outcome.code);
+    }
+    match &outcome.result {
+        Some(EffectResult::Json(text)) => said += &format!(" result {text}"),
+        Some(EffectResult::Base64(text)) => said += &format!(" bytes {text}"),
+        None => {}
+    }
+    if !outcome.error.is_empty() {
+        said += &format!(" \"{}\"", outcome.error);
+    }
+    said
+}
+
+pub(super) fn view(effect: &EffectView) -> String {
+    let EffectView { row, state, held_until, .. } = effect;
+    let mut said = format!("{} {}{}", named(row), state.as_str(), ended(&row.outcome));
+    if let Some(until) = held_until {
+        said += &format!(" until {}", time(*until));
+    }
+    if row.expires != Timestamp::MAX {
+        said += &format!(", kept until {}", time(row.expires));
+    }
+    if let Some(why) = &row.doubt {
+        said += &format!("; {}", doubt(why));
+    }
+    if let Some(resolution) = &row.resolution {
+        said +=
+            &format!("; {:?} by {}: {}", resolution.resolved_as, resolution.by, resolution.reason);
+    }
+    if row.renewed > 0 {
+        said += &format!("; key renewed {} times", row.renewed);
+    }
+    said
+}
+
+pub(super) fn began(began: &Began) -> String {
+    let decision = match began.decision {
+        BeginDecision::Execute => "EXECUTE",
+        BeginDecision::Probe => "probe",
+        BeginDecision::Replay => "REPLAY",
+        BeginDecision::Retryable => "RETRYABLE",
+    };
+    format!("{decision}: {}", view(&began.effect))
+}
+
+pub(super) fn finished(effect: &EffectView, repeated: bool) -> String {
+    format!("{}{}", if repeated { "as before: " } else { "" }, view(effect))
+}
+
+pub(super) fn taken(taken: &Produced) -> String {
+    let (receipt, until) = (&taken.receipt, time(taken.expires));
+    format!("taken by {}:{} until {until}", receipt.partition, receipt.offset)
+}
+
+pub(super) fn effects(listed: &Effects) -> String {
+    let Effects { effects, scanned, next } = listed;
+    let names: Vec<String> = effects.iter().map(view).collect();
+    let more = if next.is_some() { "more" } else { "the end" };
+    let names = if names.is_empty() { "none".to_owned() } else { names.join("; ") };
+    format!("{names} (scanned {scanned}, {more})")
+}
+
+/// Doubt that nobody was told of by an answer.
+pub(super) fn changed(row: &EffectRow) -> Option<String> {
+    let is_news = row.state == EffectState::InDoubt;
+    is_news.then(|| {
+        format!(
+            "{} in doubt: {}",
+            named(row),
+            row.doubt.as_ref().map_or("", |doubt| doubt.cause.as_str())
+        )
+    })
+}

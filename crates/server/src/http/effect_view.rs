@@ -1,0 +1,176 @@
+//! Effects as they travel.
+
+use driftq_api::effect::{
+    Began, Doubt, Effect, EffectMessage, Finished, Resolution as WireResolution,
+};
+use driftq_core::command::{self, BeginDecision, EffectQuery, EffectView, Produced};
+use driftq_core::effect::{self, EffectResult, EffectState, Outcome, Resolution, ResolvedAs};
+use driftq_core::{OnDoubt, Timestamp, TokenKeys};
+use serde_json::value::RawValue;
+
+use super::convert::time;
+use super::failure::Failure;
+use super::unexpected;
+
+/// How v1 called the states.
+fn status(state: EffectState) -> &'static str {
+    match state {
+        EffectState::InProgress | EffectState::InDoubt | EffectState::Parked => "PENDING",
+        EffectState::Succeeded => "COMMITTED",
+        EffectState::FailedFinal | EffectState::FailedRetryable => "FAILED",
+    }
+}
+
+pub(crate) fn doubt(doubt: &effect::Doubt) -> Doubt {
+    Doubt {
+        fence: doubt.fence,
+        owner: doubt.owner.to_string(),
+        began_at: time(doubt.began_at),
+        since: time(doubt.since),
+        cause: doubt.cause.as_str(),
+    }
+}
+
+/// JSON as it was written, or bytes.
+fn result(outcome: &Outcome) -> (Option<Box<RawValue>>, Option<String>) {
+    match &outcome.result {
+        None => (None, None),
+        Some(EffectResult::Json(text)) => (RawValue::from_string(text.to_string()).ok(), None),
+        Some(EffectResult::Base64(digits)) => (None, Some(digits.to_string())),
+    }
+}
+
+/// When the outcome is forgotten, if that is settled.
+fn kept_until(expires: Timestamp) -> Option<driftq_api::Time> {
+    (expires != Timestamp::MAX).then(|| time(expires))
+}
+
+pub(crate) fn began(began: command::Began, keys: &TokenKeys) -> Began {
+    let command::Began { decision, effect, token } = began;
+    let EffectView { row, state, held_until, downstream_key } = effect;
+    let (decision, action) = match decision {
+        BeginDecision::Execute => ("EXECUTE", None),
+        BeginDecision::Probe => ("IN_DOUBT", Some("probe")),
+        BeginDecision::Replay => ("REPLAY", None),
+        BeginDecision::Retryable => ("RETRYABLE", None),
+    };
+    let is_granted = token.is_some();
+    let (result, result_base64) = result(&row.outcome);
+    Began {
+        decision,
+        action,
+        scope: row.name.scope.to_string(),
+        key: row.name.key.to_string(),
+        tenant_id: row.name.tenant.to_string(),
+        fence: row.fence,
+        token: token.map(|token| keys.mint(&token)),
+        expires_at: held_until.map(time),
+        downstream_key: is_granted.then(|| downstream_key.to_string()),
+        downstream_until: row.downstream_until().filter(|_| is_granted).map(time),
+        doubt: row.doubt.as_ref().map(doubt),
+        state: (!is_granted).then(|| state.as_str()),
+        status: (!is_granted).then(|| status(state)),
+        code: (!is_granted).then_some(row.outcome.code),
+        result,
+        result_base64,
+        error: Some(row.outcome.error.to_string()).filter(|error| !error.is_empty()),
+        finished_at: (!is_granted).then(|| time(row.updated_at)),
+        replay_until: kept_until(row.expires),
+    }
+}
+
+pub(crate) fn finished(effect: &EffectView, repeated: bool) -> Finished {
+    let EffectView { row, state, .. } = effect;
+    Finished { state: state.as_str(), status: status(*state), fence: row.fence, repeated }
+}
+
+/// A record; lists leave results out.
+pub(crate) fn effect(view: &EffectView, with_result: bool) -> Effect {
+    let EffectView { row, state, held_until, downstream_key } = view;
+    let (result, result_base64) = match with_result {
+        true => result(&row.outcome),
+        false => (None, None),
+    };
+    let topic = row.name.scope.split('/').nth(1).unwrap_or_default();
+    Effect {
+        tenant_id: row.name.tenant.to_string(),
+        scope: row.name.scope.to_string(),
+        key: row.name.key.to_string(),
+        state: state.as_str(),
+        status: status(*state),
+        fence: Some(row.fence),
+        owner: row.owner.to_string(),
+        code: state.is_known().then_some(row.outcome.code),
+        result,
+        result_base64,
+        error: row.outcome.error.to_string(),
+        on_doubt: Some(match row.on_doubt {
+            OnDoubt::Retry => "retry",
+            OnDoubt::Probe => "probe",
+            OnDoubt::Park => "park",
+        }),
+        downstream_key: Some(downstream_key.to_string()),
+        downstream_until: row.downstream_until().map(time),
+        began_at: Some(time(row.began_at)),
+        updated_at: Some(time(row.updated_at)),
+        expires_at: held_until.map(time),
+        replay_until: kept_until(row.expires),
+        message: row.under.map(|under| EffectMessage {
+            id: under.message.to_string(),
+            topic: topic.to_owned(),
+            partition: under.message.lane.partition(),
+            offset: under.message.offset,
+        }),
+        doubt: row.doubt.as_ref().map(doubt),
+        resolution: row.resolution.as_ref().map(resolution),
+    }
+}
+
+fn resolution(resolution: &Resolution) -> WireResolution {
+    WireResolution {
+        resolved_as: match resolution.resolved_as {
+            ResolvedAs::Succeeded => "succeeded",
+            ResolvedAs::Failed => "failed",
+            ResolvedAs::Retry => "retry",
+        },
+        by: resolution.by.to_string(),
+        reason: resolution.reason.to_string(),
+        at: time(resolution.at),
+    }
+}
+
+/// A taken idempotency key, as an effect that has succeeded: its result is the receipt.
+pub(crate) fn taken(name: &EffectQuery, scope: &str, taken: &Produced) -> Result<Effect, Failure> {
+    let topic = scope.split('/').nth(1).unwrap_or_default();
+    let receipt = super::produce::shown(topic.to_owned(), taken.receipt.clone());
+    let receipt = serde_json::value::to_raw_value(&receipt).map_err(|_| unexpected())?;
+    let tenant = if name.tenant.is_empty() { driftq_core::DEFAULT_TENANT } else { &name.tenant };
+    Ok(Effect {
+        tenant_id: tenant.to_owned(),
+        scope: scope.to_owned(),
+        key: name.key.to_string(),
+        state: EffectState::Succeeded.as_str(),
+        status: status(EffectState::Succeeded),
+        fence: None,
+        owner: String::new(),
+        code: Some(0),
+        result: Some(receipt),
+        result_base64: None,
+        error: String::new(),
+        on_doubt: None,
+        downstream_key: None,
+        downstream_until: None,
+        began_at: None,
+        updated_at: None,
+        expires_at: None,
+        replay_until: Some(time(taken.expires)),
+        message: Some(EffectMessage {
+            id: taken.receipt.id.to_string(),
+            topic: taken.receipt.final_topic.as_deref().unwrap_or(topic).to_owned(),
+            partition: taken.receipt.partition,
+            offset: taken.receipt.offset,
+        }),
+        doubt: None,
+        resolution: None,
+    })
+}

@@ -1,0 +1,529 @@
+//! The effect ledger over HTTP: alone, under a delivery, or beside any other queue.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use driftq_api::effect::{
+    Began, Begin as BeginRequest, Effect, Effects as WireEffects, Extend, Extended,
+    Finish as FinishRequest, Finished, Looked, Reacquire, Resolve as ResolveRequest,
+};
+use driftq_api::{from_base64, schema};
+use driftq_core::command::{
+    Begin, BeginOf, EffectQuery, Effects, ExtendEffect, Finish, FinishStatus, ListEffects, Missing,
+    Request, Resolve,
+};
+use driftq_core::effect::{EffectResult, EffectState, Outcome, ResolvedAs, Scope};
+use driftq_core::{Command, OnDoubt, Rejection, Reply, Text};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use utoipa::ToSchema;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, number, text};
+use super::openapi::{Conflicting, Held, Missing as NotThere, Query, QueryForm, StaleEffect};
+use super::pages::{from_cursor, limit, to_cursor};
+use super::produce::idempotency_key;
+use super::{App, NAMESPACE, effect_view, unexpected};
+
+/// Records that one call looks at.
+const SCAN_MAX: u64 = 10_000;
+const WAIT_MS_MAX: u64 = 60_000;
+/// Whoever waits asks at least this often, should a hint be lost.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// How deep a result may be nested.
+const DEPTH_MAX: usize = 32;
+
+impl Ask for BeginRequest {
+    const QUERY: &'static [Param] = &[
+        text("scope", &["scope"]),
+        text("key", &["key"]),
+        text("lease_token", &["lease_token"]),
+        text("tenant_id", &["tenant_id"]),
+        text("request", &["request"]),
+        text("request_hash", &["request_hash"]),
+        text("on_doubt", &["on_doubt"]),
+        number("lease_ms", &["lease_ms"]),
+        number("ttl_ms", &["ttl_ms"]),
+        number("provider_window_ms", &["provider_window_ms"]),
+        text("owner", &["owner"]),
+        text("nonce", &["nonce"]),
+    ];
+}
+
+impl Ask for Reacquire {
+    const QUERY: &'static [Param] = &[
+        text("scope", &["scope"]),
+        text("key", &["key"]),
+        text("tenant_id", &["tenant_id"]),
+        text("request", &["request"]),
+        text("request_hash", &["request_hash"]),
+        number("lease_ms", &["lease_ms"]),
+        text("owner", &["owner"]),
+    ];
+}
+
+impl Ask for FinishRequest {
+    const QUERY: &'static [Param] = &[
+        text("token", &["token"]),
+        text("status", &["status"]),
+        number("code", &["code"]),
+        text("result_base64", &["result_base64"]),
+        text("error", &["error"]),
+        text("downstream_key", &["downstream_key"]),
+    ];
+}
+
+impl Ask for Extend {
+    const QUERY: &'static [Param] = &[text("token", &["token"]), number("lease_ms", &["lease_ms"])];
+}
+
+impl Ask for ResolveRequest {
+    const QUERY: &'static [Param] = &[
+        text("scope", &["scope"]),
+        text("key", &["key"]),
+        text("tenant_id", &["tenant_id"]),
+        number("fence", &["fence"]),
+        text("as", &["as"]),
+        number("code", &["code"]),
+        text("result_base64", &["result_base64"]),
+        text("error", &["error"]),
+        text("by", &["by"]),
+        text("reason", &["reason"]),
+    ];
+}
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    #[schema(value_type = Option<schema::ScopeName>)]
+    scope: Option<String>,
+    #[schema(value_type = Option<schema::EffectKey>)]
+    key: Option<String>,
+    #[schema(value_type = Option<schema::Tenant>)]
+    tenant_id: Option<String>,
+    #[schema(maximum = 60000, default = 0)]
+    wait_ms: Option<u64>,
+    #[schema(value_type = Option<schema::EffectState>)]
+    state: Option<String>,
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u32>,
+    #[schema(value_type = Option<schema::PageCursor>)]
+    cursor: Option<String>,
+}
+
+impl Ask for Asked {
+    const QUERY: &'static [Param] = &[
+        text("scope", &["scope"]),
+        text("key", &["key"]),
+        text("tenant_id", &["tenant_id"]),
+        number("wait_ms", &["wait_ms"]),
+        text("state", &["state"]),
+        number("limit", &["limit"]),
+        text("cursor", &["cursor"]),
+    ];
+}
+
+/// Asks for the right to execute an effect.
+#[utoipa::path(
+    post, path = "/v1/idempotency/begin", operation_id = "begin", tag = "effects",
+    params(
+        QueryForm<BeginRequest>,
+        ("Idempotency-Key" = Option<schema::EffectKey>, Header, description = "The same as key; bare or in double quotes"),
+    ),
+    request_body = BeginRequest,
+    responses((status = 200, description = "what to do", body = Began), NotThere, Held, Conflicting),
+)]
+pub(crate) async fn begin(
+    State(app): State<App>,
+    input: Input<BeginRequest>,
+) -> Result<Json<Began>, Failure> {
+    let key = key(&input.headers, input.asked.key.clone())?;
+    let asked = input.asked;
+    let of = match (asked.lease_token, asked.scope) {
+        (Some(token), None) => {
+            for (field, is_there) in
+                [("lease_ms", asked.lease_ms.is_some()), ("tenant_id", asked.tenant_id.is_some())]
+            {
+                if is_there {
+                    return Err(Failure::invalid(field, "with a lease_token it is the message's"));
+                }
+            }
+            let token = app.token("lease_token", &token)?;
+            BeginOf::Delivery { token, key: key.map(Into::into) }
+        }
+        (None, Some(scope)) => {
+            let key = key.ok_or_else(|| Failure::invalid("key", "is needed"))?;
+            let name = query(asked.tenant_id.as_deref(), &scope, key)?;
+            BeginOf::Scope { name, lease_ms: asked.lease_ms, again: false }
+        }
+        (Some(_), Some(_)) | (None, None) => {
+            return Err(Failure::invalid("scope", "send scope or lease_token, one of them"));
+        }
+    };
+    let begin = Begin {
+        of,
+        request: request(asked.request, asked.request_hash)?,
+        on_doubt: asked.on_doubt.as_deref().map(on_doubt).transpose()?,
+        ttl_ms: asked.ttl_ms,
+        window_ms: asked.provider_window_ms,
+        owner: asked.owner.map(Into::into),
+        nonce: asked.nonce.map(Into::into),
+    };
+    began(&app, begin).await
+}
+
+/// Takes again what failed, or what is in doubt where the policy says so.
+#[utoipa::path(
+    post, path = "/v1/idempotency/reacquire", operation_id = "reacquire", tag = "effects",
+    params(
+        QueryForm<Reacquire>,
+        ("Idempotency-Key" = Option<schema::EffectKey>, Header, description = "The same as key; bare or in double quotes"),
+    ),
+    request_body = Reacquire,
+    responses((status = 200, description = "what to do", body = Began), NotThere, Held, Conflicting),
+)]
+pub(crate) async fn reacquire(
+    State(app): State<App>,
+    input: Input<Reacquire>,
+) -> Result<Json<Began>, Failure> {
+    let Reacquire { scope, key: named, tenant_id, request: content, request_hash, .. } =
+        input.asked;
+    let key = key(&input.headers, named)?.ok_or_else(|| Failure::invalid("key", "is needed"))?;
+    let name = query(tenant_id.as_deref(), &scope, key)?;
+    let begin = Begin {
+        of: BeginOf::Scope { name, lease_ms: input.asked.lease_ms, again: true },
+        request: request(content, request_hash)?,
+        on_doubt: None,
+        ttl_ms: None,
+        window_ms: None,
+        owner: input.asked.owner.map(Into::into),
+        nonce: None,
+    };
+    began(&app, begin).await
+}
+
+async fn began(app: &App, begin: Begin) -> Result<Json<Began>, Failure> {
+    let Reply::Began(began) = app.ask(Command::Begin(Box::new(begin))).await? else {
+        return Err(unexpected());
+    };
+    Ok(Json(effect_view::began(*began, app.node.keys())))
+}
+
+/// Says how an execution ended.
+#[utoipa::path(
+    post, path = "/v1/idempotency/finish", operation_id = "finish", tag = "effects",
+    params(QueryForm<FinishRequest>),
+    request_body = FinishRequest,
+    responses((status = 200, description = "it ended so", body = Finished), NotThere, StaleEffect, Conflicting),
+)]
+pub(crate) async fn finish(
+    State(app): State<App>,
+    input: Input<FinishRequest>,
+) -> Result<Json<Finished>, Failure> {
+    let finish = finish_of(&app, input.asked)?;
+    let Reply::Finished { effect, repeated } = app.ask(Command::Finish(Box::new(finish))).await?
+    else {
+        return Err(unexpected());
+    };
+    Ok(Json(effect_view::finished(&effect, repeated)))
+}
+
+fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Failure> {
+    let FinishRequest { token, status, code, result, result_base64, error, downstream_key } = asked;
+    let renew = match downstream_key.as_deref() {
+        None | Some("keep") => false,
+        Some("renew") => true,
+        Some(_) => return Err(Failure::invalid("downstream_key", "is keep or renew")),
+    };
+    let status = match status.as_str() {
+        "SUCCEEDED" => FinishStatus::Succeeded,
+        "FAILED_FINAL" => FinishStatus::FailedFinal,
+        "FAILED_RETRYABLE" => FinishStatus::FailedRetryable { renew },
+        "UNKNOWN" => FinishStatus::Unknown,
+        _ => {
+            let says = "is SUCCEEDED, FAILED_FINAL, FAILED_RETRYABLE or UNKNOWN";
+            return Err(Failure::invalid("status", says));
+        }
+    };
+    if downstream_key.is_some() && !matches!(status, FinishStatus::FailedRetryable { .. }) {
+        return Err(Failure::invalid("downstream_key", "goes with FAILED_RETRYABLE only"));
+    }
+    let outcome = outcome(code, result, result_base64, error)?;
+    Ok(Finish { token: app.token("token", &token)?, status, outcome })
+}
+
+/// Moves the end of an effect's lease, and of the delivery it belongs to.
+#[utoipa::path(
+    post, path = "/v1/idempotency/extend", operation_id = "extendEffect", tag = "effects",
+    params(QueryForm<Extend>),
+    request_body = Extend,
+    responses((status = 200, description = "the new end", body = Extended), NotThere, StaleEffect),
+)]
+pub(crate) async fn extend(
+    State(app): State<App>,
+    input: Input<Extend>,
+) -> Result<Json<Extended>, Failure> {
+    let Extend { token, lease_ms } = input.asked;
+    let extend = ExtendEffect { token: app.token("token", &token)?, lease_ms };
+    let Reply::Extended { until } = app.ask(Command::ExtendEffect(Box::new(extend))).await? else {
+        return Err(unexpected());
+    };
+    Ok(Json(Extended { status: "extended", expires_at: super::convert::time(until) }))
+}
+
+/// A person ends doubt.
+#[utoipa::path(
+    post, path = "/v1/idempotency/resolve", operation_id = "resolve", tag = "effects",
+    params(QueryForm<ResolveRequest>),
+    request_body = ResolveRequest,
+    responses((status = 200, description = "the effect", body = Effect), NotThere, StaleEffect),
+)]
+pub(crate) async fn resolve(
+    State(app): State<App>,
+    input: Input<ResolveRequest>,
+) -> Result<Json<Effect>, Failure> {
+    let asked = input.asked;
+    let resolve_as = match asked.resolve_as.as_str() {
+        "succeeded" => ResolvedAs::Succeeded,
+        "failed" => ResolvedAs::Failed,
+        "retry" => ResolvedAs::Retry,
+        _ => return Err(Failure::invalid("as", "is succeeded, failed or retry")),
+    };
+    let resolve = Resolve {
+        name: query(asked.tenant_id.as_deref(), &asked.scope, asked.key)?,
+        fence: asked.fence,
+        resolve_as,
+        outcome: outcome(asked.code, asked.result, asked.result_base64, asked.error)?,
+        by: asked.by.into(),
+        reason: asked.reason.into(),
+    };
+    let Reply::Effect(effect) = app.ask(Command::Resolve(Box::new(resolve))).await? else {
+        return Err(unexpected());
+    };
+    let name = &effect.row.name;
+    tracing::info!(scope = %name.scope, fence = effect.row.fence, "an effect was resolved");
+    Ok(Json(effect_view::effect(&effect, true)))
+}
+
+/// One effect, when it is over if that is waited for; or those whose outcome is not known.
+#[utoipa::path(
+    get, path = "/v1/idempotency", operation_id = "effects", tag = "effects",
+    params(Query<Asked>),
+    responses((status = 200, description = "an effect or a page of them", body = Looked), NotThere),
+)]
+pub(crate) async fn look(
+    State(app): State<App>,
+    input: Input<Asked>,
+) -> Result<Json<Looked>, Failure> {
+    let Asked { scope, key, tenant_id, wait_ms, state, limit: of, cursor } = input.asked;
+    let Some(key) = key else {
+        if wait_ms.is_some() {
+            return Err(Failure::invalid("wait_ms", "it needs scope and key"));
+        }
+        let list = Listed { scope, tenant_id, state, limit: limit(of)?, cursor };
+        return list.effects(&app).await.map(|page| Json(Looked::Effects(page)));
+    };
+    if state.is_some() || of.is_some() || cursor.is_some() {
+        return Err(Failure::invalid("key", "state, limit and cursor are for lists"));
+    }
+    let scope = scope.ok_or_else(|| Failure::invalid("scope", "is needed"))?;
+    let name = query(tenant_id.as_deref(), &scope, key)?;
+    let wait_ms = wait_ms.unwrap_or(0);
+    if wait_ms > WAIT_MS_MAX {
+        return Err(Failure::invalid("wait_ms", "is 0 to 60000"));
+    }
+    one(&app, &scope, name, Duration::from_millis(wait_ms)).await
+}
+
+/// Looks, and looks again when something may have happened, until it is over or the time is up.
+async fn one(
+    app: &App,
+    scope: &str,
+    name: EffectQuery,
+    wait: Duration,
+) -> Result<Json<Looked>, Failure> {
+    let until = Instant::now() + wait;
+    let tenant = if name.tenant.is_empty() { driftq_core::DEFAULT_TENANT } else { &name.tenant };
+    let waiting = (!wait.is_zero()).then(|| app.node.await_effect(tenant, scope, &name.key));
+    let mut draining = app.draining.clone();
+    loop {
+        let changed = waiting.as_ref().map(|waiting| waiting.changed());
+        let mut changed = changed.as_deref().map(|changed| Box::pin(changed.notified()));
+        if let Some(changed) = &mut changed {
+            changed.as_mut().enable();
+        }
+        let answered = app.node.call(Command::ViewEffect(Box::new(name.clone()))).await?;
+        let is_over = match &answered {
+            Ok(Reply::Effect(effect)) => effect.state.is_over(),
+            Ok(_) => true,
+            Err(rejection) => *rejection != Rejection::NotFound(Missing::Effect),
+        };
+        let now = Instant::now();
+        if is_over || now >= until || *draining.borrow() {
+            let reply = answered?;
+            let effect = if let Reply::Effect(effect) = reply {
+                effect_view::effect(&effect, true)
+            } else if let Reply::TakenKey(taken) = reply {
+                effect_view::taken(&name, scope, &taken)?
+            } else {
+                return Err(unexpected());
+            };
+            return Ok(Json(Looked::Effect(Box::new(effect))));
+        }
+        let pause = tokio::time::sleep_until(until.min(now + ASK_AGAIN));
+        match changed {
+            Some(changed) => tokio::select! {
+                () = changed => {}
+                () = pause => {}
+                _ = draining.changed() => {}
+            },
+            None => pause.await,
+        }
+    }
+}
+
+/// A page of effects whose outcome is not known.
+struct Listed {
+    scope: Option<String>,
+    tenant_id: Option<String>,
+    state: Option<String>,
+    limit: usize,
+    cursor: Option<String>,
+}
+
+impl Listed {
+    async fn effects(self, app: &App) -> Result<WireEffects, Failure> {
+        use EffectState::{InDoubt, InProgress, Parked};
+        let says = "is IN_PROGRESS, IN_DOUBT or PARKED; or send scope and key";
+        let state = self.state.ok_or_else(|| Failure::invalid("state", says))?;
+        let state = [InProgress, InDoubt, Parked].into_iter().find(|of| of.as_str() == state);
+        let state = state.ok_or_else(|| Failure::invalid("state", says))?;
+        let scope = self.scope.as_deref().map(scope).transpose()?;
+        let mut next = Some(match &self.cursor {
+            Some(cursor) => hash(cursor)?,
+            None => [0; 16],
+        });
+        let (mut found, mut scanned) = (Vec::new(), 0);
+        while let Some(from) = next
+            && found.len() < self.limit
+            && scanned < SCAN_MAX
+        {
+            let list = ListEffects {
+                namespace: NAMESPACE.into(),
+                state,
+                scope: scope.clone(),
+                tenant: self.tenant_id.as_deref().map(Into::into),
+                from,
+                limit: (self.limit - found.len()) as u32,
+            };
+            let Reply::Effects(slice) = app.ask(Command::ListEffects(Box::new(list))).await? else {
+                return Err(unexpected());
+            };
+            let Effects { effects, scanned: looked_at, next: on } = *slice;
+            scanned += looked_at;
+            next = on;
+            found.extend(effects.iter().map(|effect| effect_view::effect(effect, false)));
+        }
+        let next_cursor =
+            next.map(|hash| to_cursor(&format!("{:032x}", u128::from_be_bytes(hash))));
+        Ok(WireEffects { effects: found, next_cursor })
+    }
+}
+
+fn hash(cursor: &str) -> Result<[u8; 16], Failure> {
+    let number = from_cursor(cursor)?;
+    let number = Some(number).filter(|number| number.len() == 32);
+    let number = number.and_then(|number| u128::from_str_radix(&number, 16).ok());
+    let number = number.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))?;
+    Ok(number.to_be_bytes())
+}
+
+/// The key, from the body, from the header, or both if they agree.
+fn key(headers: &HeaderMap, named: Option<String>) -> Result<Option<String>, Failure> {
+    match (idempotency_key(headers)?, named) {
+        (Some(header), Some(named)) if header != named => {
+            Err(Failure::invalid("key", "the Idempotency-Key header and key differ"))
+        }
+        (Some(key), _) | (None, Some(key)) => Ok(Some(key)),
+        (None, None) => Ok(None),
+    }
+}
+
+fn query(tenant: Option<&str>, of: &str, key: String) -> Result<EffectQuery, Failure> {
+    Ok(EffectQuery {
+        namespace: NAMESPACE.into(),
+        tenant: tenant.unwrap_or_default().into(),
+        scope: scope(of)?,
+        key: key.into(),
+    })
+}
+
+fn scope(text: &str) -> Result<Scope, Failure> {
+    Ok(Scope::parse(&Text::from(NAMESPACE), text)?)
+}
+
+fn request(content: Option<String>, hash: Option<String>) -> Result<Option<Request>, Failure> {
+    match (content, hash) {
+        (Some(_), Some(_)) => {
+            Err(Failure::invalid("request_hash", "send request or request_hash, one of them"))
+        }
+        (Some(content), None) => Ok(Some(Request::Content(content.into()))),
+        (None, Some(hash)) => Ok(Some(Request::Hash(hash.into()))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn on_doubt(word: &str) -> Result<OnDoubt, Failure> {
+    match word {
+        "retry" => Ok(OnDoubt::Retry),
+        "probe" => Ok(OnDoubt::Probe),
+        "park" => Ok(OnDoubt::Park),
+        _ => Err(Failure::invalid("on_doubt", "is retry, probe or park")),
+    }
+}
+
+fn outcome(
+    code: Option<i32>,
+    result: Option<Box<RawValue>>,
+    result_base64: Option<String>,
+    error: Option<String>,
+) -> Result<Outcome, Failure> {
+    let result = match (result, result_base64) {
+        (Some(_), Some(_)) => {
+            return Err(Failure::invalid("result", "send result or result_base64, one of them"));
+        }
+        (Some(json), None) if depth(json.get()) > DEPTH_MAX => {
+            return Err(Failure::invalid("result", "is nested more than 32 deep"));
+        }
+        (Some(json), None) => Some(EffectResult::Json(json.get().into())),
+        (None, Some(digits)) if from_base64(&digits).is_none() => {
+            let says = "not base64 of the standard alphabet, padded";
+            return Err(Failure::invalid("result_base64", says));
+        }
+        (None, Some(digits)) => Some(EffectResult::Base64(digits.into())),
+        (None, None) => None,
+    };
+    Ok(Outcome { code: code.unwrap_or(0), result, error: error.unwrap_or_default().into() })
+}
+
+/// How deep well-formed JSON is nested.
+fn depth(json: &str) -> usize {
+    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
