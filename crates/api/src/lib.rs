@@ -5,6 +5,7 @@
 //! 3. Durations end in `_ms`; times are RFC 3339 in UTC with milliseconds.
 
 mod base64;
+pub mod commit;
 pub mod dlq;
 pub mod effect;
 pub mod error;

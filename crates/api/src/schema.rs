@@ -171,6 +171,10 @@ schemas! {
     DoubtCause = words(&["lease_expired", "reported", "abandoned"]);
     /// What a person says.
     ResolvedAs = words(&["succeeded", "failed", "retry"]);
+    /// How a delivery ends.
+    CommitSettle = words(&["ack", "nack"]).default(Some("ack".into()));
+    /// All of it is done.
+    CommittedStatus = words(&["committed"]);
     /// It goes on.
     ExtendedStatus = words(&["extended"]);
 }

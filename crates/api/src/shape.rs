@@ -33,18 +33,27 @@ fn count() -> Object {
     ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).build()
 }
 
+/// Which item of a commit is meant.
+fn item() -> Vec<Field> {
+    vec![sometimes("part", word(&["effects", "produce"])), sometimes("index", count())]
+}
+
 impl ErrorCode {
     /// What this kind says beside what all of them say.
     fn fields(self) -> Vec<Field> {
         match self {
             ErrorCode::InvalidArgument => {
-                vec![sometimes("field", text()), sometimes("reason", word(&["deadline"]))]
+                let mut fields = item();
+                fields
+                    .extend([sometimes("field", text()), sometimes("reason", word(&["deadline"]))]);
+                fields
             }
             ErrorCode::Unauthenticated
             | ErrorCode::PermissionDenied
             | ErrorCode::MethodNotAllowed => Vec::new(),
             ErrorCode::NotFound => {
-                vec![always("kind", word(&["route", "topic", "group", "message", "effect"]))]
+                let kinds = word(&["route", "topic", "group", "message", "effect"]);
+                item().into_iter().chain([always("kind", kinds)]).collect()
             }
             ErrorCode::RequestTimeout => vec![always("outcome", word(&["none"]))],
             ErrorCode::FailedPrecondition => vec![
@@ -52,11 +61,15 @@ impl ErrorCode {
                 sometimes("state", text()),
                 sometimes("effects", Array::new(text())),
             ],
-            ErrorCode::StaleFence => vec![
-                always("state", Ref::from_schema_name(EffectState::name())),
-                always("fence", count()),
-                always("current_fence", count()),
-            ],
+            ErrorCode::StaleFence => {
+                let state = Ref::from_schema_name(EffectState::name());
+                let fields = [
+                    always("state", state),
+                    always("fence", count()),
+                    always("current_fence", count()),
+                ];
+                item().into_iter().chain(fields).collect()
+            }
             ErrorCode::InProgress => vec![
                 always("decision", word(&["IN_PROGRESS"])),
                 always("retry_after_ms", count()),
@@ -81,9 +94,14 @@ impl ErrorCode {
                 vec![always("current", Ref::from_schema_name(Topic::name()))]
             }
             ErrorCode::TooLarge => {
-                vec![always("field", text()), always("limit", count()), sometimes("size", count())]
+                let fields =
+                    [always("field", text()), always("limit", count()), sometimes("size", count())];
+                item().into_iter().chain(fields).collect()
             }
-            ErrorCode::Conflict => vec![always("field", word(&["value", "request", "outcome"]))],
+            ErrorCode::Conflict => {
+                let field = word(&["value", "request", "outcome", "commit"]);
+                item().into_iter().chain([always("field", field)]).collect()
+            }
             ErrorCode::ResourceExhausted => {
                 let reasons = [
                     "partition_buffer_full",

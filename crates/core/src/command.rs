@@ -1,5 +1,6 @@
 //! What can be asked of a shard, and what it answers.
 
+mod commit;
 mod dead;
 mod effect;
 mod explain;
@@ -16,6 +17,7 @@ use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
 use crate::view::{GroupView, TopicView};
 
+pub use commit::{Commit, CommitReceipt, Ending, Part};
 pub use dead::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge};
 pub use effect::{
     Began, Begin, BeginDecision, BeginOf, EffectQuery, EffectView, Effects, Finish, FinishStatus,
@@ -111,6 +113,8 @@ pub enum Command {
     Begin(Box<Begin>),
     /// Say how an effect ended.
     Finish(Box<Finish>),
+    /// Settle a delivery, finish its effects and produce what follows, all or nothing.
+    Commit(Box<Commit>),
     /// More time for an effect, and for the delivery it belongs to.
     ExtendEffect(Box<ExtendEffect>),
     /// A person says how a doubtful effect ended.
@@ -135,6 +139,7 @@ impl Command {
                 | Command::GiveBack(_)
                 | Command::Lapse(_)
                 | Command::Finish(_)
+                | Command::Commit(_)
                 | Command::ExtendEffect(_)
         )
     }
@@ -416,6 +421,8 @@ pub enum Reply {
     Began(Box<Began>),
     /// The effect ended so; `repeated`: it had been said before.
     Finished { effect: Box<EffectView>, repeated: bool },
+    /// Everything of a commit is done; `repeated`: it had been before.
+    Committed { produced: Vec<CommitReceipt>, repeated: bool },
     /// An effect.
     Effect(Box<EffectView>),
     /// A taken idempotency key.
@@ -538,6 +545,10 @@ pub enum Rejection {
     RequestConflict,
     #[error("this fence has ended otherwise")]
     OutcomeConflict,
+    #[error("this delivery was committed with other content")]
+    CommitConflict,
+    #[error("{}[{index}]: {why}", .part.as_str())]
+    InPart { part: Part, index: usize, why: Box<Rejection> },
     #[error("effects are not finished: {}", .0.join(", "))]
     Unfinished(Vec<Text>),
     #[error("the effect is {}: only doubt can be resolved", .0.as_str())]

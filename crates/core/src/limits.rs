@@ -37,6 +37,8 @@ pub const REQUEST_HASH_BYTES_MAX: usize = 128;
 pub const NONCE_BYTES_MAX: usize = 64;
 /// Effects begun under one message in one group.
 pub const EFFECTS_MAX: u8 = 32;
+/// Messages of one commit.
+pub const PRODUCES_MAX: usize = 100;
 /// How long a caller is asked to wait for a person.
 pub const PARKED_RETRY_MS: u64 = 60_000;
 /// Effects without a known outcome that one look takes.

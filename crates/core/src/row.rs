@@ -70,12 +70,15 @@ pub enum RecordKind {
     Tombstone = 3,
     /// A side effect.
     Effect = 4,
+    /// A commit, to be told again.
+    Commit = 5,
 }
 
 impl RecordKind {
     /// The kind of a number.
     pub fn of(number: u8) -> Option<RecordKind> {
-        let all = [RecordKind::Dedupe, RecordKind::Tombstone, RecordKind::Effect];
+        let all =
+            [RecordKind::Dedupe, RecordKind::Tombstone, RecordKind::Effect, RecordKind::Commit];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
 }

@@ -117,6 +117,7 @@ fn told(reply: &Reply) -> Told {
         | Reply::DeadLetters(_)
         | Reply::Explained(_)
         | Reply::Purged { .. }
+        | Reply::Committed { .. }
         | Reply::Began(_)
         | Reply::Finished { .. }
         | Reply::Effect(_)
@@ -147,9 +148,11 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         Rejection::StaleFence { state, .. } => ("STALE_FENCE".into(), Some(state.as_str().into())),
         Rejection::InProgress { .. } => plain("IN_PROGRESS"),
         Rejection::Parked { .. } => plain("IN_DOUBT"),
-        Rejection::KeyConflict | Rejection::RequestConflict | Rejection::OutcomeConflict => {
-            plain("CONFLICT")
-        }
+        Rejection::KeyConflict
+        | Rejection::RequestConflict
+        | Rejection::OutcomeConflict
+        | Rejection::CommitConflict => plain("CONFLICT"),
+        Rejection::InPart { why, .. } => code(why),
         Rejection::Exhausted { .. } => plain("RESOURCE_EXHAUSTED"),
         Rejection::Poisonous => plain("INTERNAL"),
     }

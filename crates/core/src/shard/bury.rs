@@ -9,6 +9,7 @@ use crate::id::{Lane, Offset, Text, TopicId};
 use crate::message::{Death, DeathReason, Message};
 use crate::pipeline::found::Found;
 use crate::shard::expiry::cut;
+use crate::shard::ledger::Effects;
 use crate::shard::settle::Held;
 use crate::shard::tombstone::Ended;
 use crate::shard::{Decided, Group, Refusal, Shard, Topic, done};
@@ -43,6 +44,7 @@ impl Shard {
         &self,
         now: Timestamp,
         burial: &Burial<'_>,
+        effects: Effects,
         cause: DoubtCause,
         found: &Found<'_>,
     ) -> Decided {
@@ -55,7 +57,7 @@ impl Shard {
         let mut decision = done();
         if let Some(entry) = burial.entry {
             let held = Held { topic, group, lane, offset, entry };
-            self.orphan_effects(now, &held, cause, found, &mut decision.changes)?;
+            self.orphan_effects(now, &held, effects, cause, &mut decision.changes);
         }
         self.bury_message(now, burial, &message, last_error, &mut decision.changes);
         Ok(decision)

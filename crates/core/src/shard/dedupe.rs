@@ -62,10 +62,24 @@ impl<'a> Keyed<'a> {
         let Some(record) = self.record(now, found)? else {
             return Ok(None);
         };
-        if record.content != content(produce) {
-            return Err(Rejection::KeyConflict.into());
+        Ok(Some(self.again(produce, &record.content, &record.receipt)?))
+    }
+
+    /// The receipt of a key that is taken, for the message that took it.
+    pub(super) fn again(
+        &self,
+        produce: &Produce,
+        taken_by: &[u8; 16],
+        receipt: &Receipt,
+    ) -> Result<Receipt, Rejection> {
+        match *taken_by == content(produce) {
+            true => Ok(Receipt { deduplicated: true, ..receipt.clone() }),
+            false => Err(Rejection::KeyConflict),
         }
-        Ok(Some(Receipt { deduplicated: true, ..record.receipt }))
+    }
+
+    pub(super) fn hash(&self) -> Hash16 {
+        self.hash
     }
 
     /// The record of this key, while it is taken.
@@ -128,7 +142,7 @@ impl Shard {
 }
 
 /// Key, value and the envelope without its deadline, which a repeat may have moved.
-fn content(produce: &Produce) -> [u8; 16] {
+pub(super) fn content(produce: &Produce) -> [u8; 16] {
     let Produce { key, value, envelope, .. } = produce;
     let Envelope { run_id, step_id, parent_step_id, tenant_id, idempotency_key, .. } = envelope;
     let Envelope { target_topic, partition_override, retry_policy, deadline: _, .. } = envelope;

@@ -28,7 +28,8 @@ impl Shard {
             if let Some(reason) = reason {
                 let last_error = Some("ack_timeout".into());
                 let burial = Burial::of(&held, reason, last_error);
-                return self.bury(now, &burial, DoubtCause::LeaseExpired, found);
+                let effects = self.effects_under(now, &held, found)?;
+                return self.bury(now, &burial, effects, DoubtCause::LeaseExpired, found);
             }
         }
         let wait_ms = match held.topic.is_dlq() {
@@ -43,8 +44,8 @@ impl Shard {
             ..*entry
         };
         let mut decision = done();
-        let cause = DoubtCause::LeaseExpired;
-        self.doubt_effects(now, &held, cause, found, &mut decision.changes)?;
+        let effects = self.unfinished_under(now, &held, found)?;
+        self.doubt_effects(now, effects, DoubtCause::LeaseExpired, &mut decision.changes);
         super::settle::forget_note(&held, &mut decision.changes);
         decision.changes.push(open(&held, waiting));
         Ok(decision)

@@ -16,6 +16,7 @@ mod backoff;
 mod beside;
 mod bury;
 mod cache;
+mod commit;
 mod dead;
 mod dedupe;
 mod delete;
@@ -186,6 +187,7 @@ impl Shard {
             Command::ListDead(list) => self.list_dead_reads(list),
             Command::Explain(explain) => self.explain_reads(explain),
             Command::Purge(purge) => self.purge_reads(purge),
+            Command::Commit(commit) => self.commit_reads(commit),
             Command::Begin(begin) => self.begin_reads(begin),
             Command::Finish(finish) => vec![ledger::record_lookup(finish.token.hash)],
             Command::ExtendEffect(extend) => vec![ledger::record_lookup(extend.token.hash)],
@@ -260,6 +262,7 @@ impl Shard {
             Command::ListDead(list) => self.list_dead(list, found),
             Command::Explain(explain) => self.explain(now, explain, found),
             Command::Purge(purge) => self.purge(purge, found),
+            Command::Commit(commit) => self.commit(now, commit, found),
             Command::Begin(begin) => self.begin(now, begin, found),
             Command::Finish(finish) => self.finish(now, finish, found),
             Command::ExtendEffect(extend) => self.extend_effect(now, extend, found),

@@ -1,20 +1,34 @@
 //! Storing a message.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::change::{Change, Decision, Note, Reads};
 use crate::command::{Produce, Rejection, Reply, TopicName};
-use crate::id::Lane;
+use crate::id::{Lane, TopicId};
 use crate::limits::{
     DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX,
     KEY_BYTES_MAX, TENANT_BYTES_MAX,
 };
 use crate::message::{Envelope, Message, Receipt};
 use crate::pipeline::found::Found;
+use crate::row::Hash16;
 use crate::settings::Keyless;
-use crate::shard::dedupe::Keyed;
-use crate::shard::{Decided, Shard, Topic, partition};
+use crate::shard::dedupe::{Keyed, content};
+use crate::shard::{Decided, Refusal, Shard, Topic, done, partition};
 use crate::time::Timestamp;
+
+/// Messages that one decision stores, as far as it has come. They are exempt from limits of the backlog:
+/// a full topic must not turn a known success into doubt.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// How many each lane gets.
+    lanes: BTreeMap<(TopicId, Lane), u64>,
+    /// Whose turn is next.
+    turns: BTreeMap<TopicId, u32>,
+    /// Keys it takes, with the content and the receipt.
+    keys: BTreeMap<Hash16, ([u8; 16], Receipt)>,
+}
 
 impl Shard {
     pub(super) fn produce_reads(&self, produce: &Produce) -> Reads {
@@ -26,28 +40,54 @@ impl Shard {
     /// The order of the checks is part of the contract: a repeat of a done key is answered from its
     /// record even when the deadline has passed or the topic is full.
     pub(super) fn produce(&self, now: Timestamp, produce: &Produce, found: &Found<'_>) -> Decided {
+        let mut decision = done();
+        let receipt = self.store(now, produce, None, found, &mut decision)?;
+        decision.reply = Reply::Produced(receipt);
+        Ok(decision)
+    }
+
+    /// Stores a message, alone or `beside` others that the same decision stores.
+    pub(super) fn store(
+        &self,
+        now: Timestamp,
+        produce: &Produce,
+        beside: Option<&mut Beside>,
+        found: &Found<'_>,
+        decision: &mut Decision,
+    ) -> Result<Receipt, Refusal> {
         check_syntax(produce)?;
         let requested = self.topic_named(&produce.topic)?;
         let keyed = Keyed::of(requested.row.id, &produce.envelope);
-        if let Some(keyed) = &keyed
-            && let Some(receipt) = keyed.taken(now, produce, found)?
-        {
-            return Ok(Decision::reply(Reply::Produced(receipt)));
+        if let Some(keyed) = &keyed {
+            let decided = beside.as_ref().and_then(|beside| beside.keys.get(&keyed.hash()));
+            let taken = match decided {
+                Some((content, receipt)) => keyed.again(produce, content, receipt).map(Some)?,
+                None => keyed.taken(now, produce, found)?,
+            };
+            if let Some(receipt) = taken {
+                return Ok(receipt);
+            }
         }
         let topic = self.final_topic(produce, requested)?;
         if let Some(policy) = &produce.envelope.retry_policy {
             policy.over(&topic.settings.retry_policy).check()?;
         }
-        let (partition, turn) = choose_partition(produce, topic)?;
+        let turn = beside.as_ref().and_then(|beside| beside.turns.get(&topic.row.id));
+        let turn = turn.copied().unwrap_or(topic.keyless_turn);
+        let (partition, turn) = choose_partition(produce, topic, turn)?;
         if produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
             return Err(Rejection::DeadlinePassed.into());
         }
         self.check_size(produce)?;
         let lane = Lane::of(partition);
-        let size = (produce.key.len() + produce.value.len()) as u64;
-        self.check_room(topic, lane, size)?;
-
-        let offset = topic.lane(lane).high;
+        let mut offset = topic.lane(lane).high;
+        match &beside {
+            Some(beside) => offset += beside.lanes.get(&(topic.row.id, lane)).copied().unwrap_or(0),
+            None => {
+                let size = (produce.key.len() + produce.value.len()) as u64;
+                self.check_room(topic, lane, size)?;
+            }
+        }
         let receipt = Receipt {
             id: self.message_id(topic.row.id, lane, offset),
             final_topic: (topic.row.id != requested.row.id).then(|| topic.row.name.clone()),
@@ -55,14 +95,19 @@ impl Shard {
             offset,
             deduplicated: false,
         };
-        let mut decision = Decision::reply(Reply::Produced(receipt.clone()));
+        if let Some(beside) = beside {
+            *beside.lanes.entry((topic.row.id, lane)).or_default() += 1;
+            beside.turns.extend(turn.map(|turn| (topic.row.id, turn)));
+            let keyed = keyed.as_ref();
+            beside.keys.extend(keyed.map(|of| (of.hash(), (content(produce), receipt.clone()))));
+        }
         if let Some(keyed) = &keyed {
             self.take_key(now, keyed, requested, produce, &receipt, &mut decision.changes);
         }
         let message = Arc::new(message(self.config.restore, now, produce));
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
         decision.notes.extend(turn.map(|turn| Note::KeylessTurn { topic: topic.row.id, turn }));
-        Ok(decision)
+        Ok(receipt)
     }
 
     /// Router, then envelope, then as requested.
@@ -155,7 +200,11 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
 }
 
 /// The partition, and whose turn is next if it was chosen by turns.
-fn choose_partition(produce: &Produce, topic: &Topic) -> Result<(u32, Option<u32>), Rejection> {
+fn choose_partition(
+    produce: &Produce,
+    topic: &Topic,
+    turn: u32,
+) -> Result<(u32, Option<u32>), Rejection> {
     let partitions = topic.row.partitions;
     let routed = produce.routing.as_ref().and_then(|routing| routing.partition_override);
     if let Some(partition) = routed.or(produce.envelope.partition_override) {
@@ -172,8 +221,6 @@ fn choose_partition(produce: &Produce, topic: &Topic) -> Result<(u32, Option<u32
     }
     match topic.settings.keyless {
         Keyless::Partition0 => Ok((0, None)),
-        Keyless::RoundRobin => {
-            Ok((topic.keyless_turn % partitions, Some((topic.keyless_turn + 1) % partitions)))
-        }
+        Keyless::RoundRobin => Ok((turn % partitions, Some((turn + 1) % partitions))),
     }
 }

@@ -13,6 +13,7 @@ use crate::pipeline::found::Found;
 use crate::shard::backoff::backoff_ms;
 use crate::shard::bury::Burial;
 use crate::shard::expiry::cut;
+use crate::shard::ledger::Effects;
 use crate::shard::tombstone::{self, Ended};
 use crate::shard::{Decided, Group, Refusal, Shard, Topic, close, done};
 use crate::time::Timestamp;
@@ -51,25 +52,29 @@ impl Shard {
             Standing::Buried => return Err(over(Stale::Dead, claim).into()),
             Standing::Over(rejection) => return Err(rejection.into()),
         };
+        let effects = self.effects_under(now, &held, found)?;
         let mut decision = done();
-        self.end_effects(now, &held, found, &mut decision.changes)?;
-        self.end(&held, End::Acked, &mut decision.changes);
+        self.ack_held(now, &held, effects, &mut decision.changes)?;
+        Ok(decision)
+    }
+
+    /// Ends an open entry, with the effects begun under it.
+    pub(super) fn ack_held(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        effects: Effects,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Rejection> {
+        self.end_effects(now, held, effects, changes)?;
+        self.end(held, End::Acked, changes);
         let settings = &held.topic.settings;
         if !tombstone::is_plain(now, held.entry, settings) {
-            let Held { group, lane, offset, entry, .. } = held;
-            let changes = &mut decision.changes;
-            self.bury_under(
-                now,
-                settings,
-                group,
-                lane,
-                offset,
-                entry.attempt,
-                Ended::Acked,
-                changes,
-            );
+            let Held { group, lane, offset, entry, .. } = *held;
+            let ended = Ended::Acked;
+            self.bury_under(now, settings, group, lane, offset, entry.attempt, ended, changes);
         }
-        Ok(decision)
+        Ok(())
     }
 
     pub(super) fn nack(&self, now: Timestamp, nack: &Nack, found: &Found<'_>) -> Decided {
@@ -90,15 +95,23 @@ impl Shard {
         match nack.kind {
             NackKind::Release => {
                 let mut decision = self.put_back(now, &held, nack.delay_ms.unwrap_or(0));
-                let cause = DoubtCause::Abandoned;
-                self.doubt_effects(now, &held, cause, found, &mut decision.changes)?;
+                let effects = self.unfinished_under(now, &held, found)?;
+                self.doubt_effects(now, effects, DoubtCause::Abandoned, &mut decision.changes);
                 Ok(decision)
             }
-            NackKind::Failed | NackKind::Final => self.fail(now, &held, nack, found),
+            NackKind::Failed | NackKind::Final => self.fail(now, &held, nack, None, found),
         }
     }
 
-    fn fail(&self, now: Timestamp, held: &Held<'_>, nack: &Nack, found: &Found<'_>) -> Decided {
+    /// `effects` are those of the entry, where the caller has changed them.
+    pub(super) fn fail(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        nack: &Nack,
+        effects: Option<Effects>,
+        found: &Found<'_>,
+    ) -> Decided {
         let entry = held.entry;
         let policy = entry.policy(&held.topic.settings);
         let death = if held.topic.is_dlq() {
@@ -115,16 +128,23 @@ impl Shard {
             let last_error = nack.reason.clone().unwrap_or_else(|| "nack".into());
             let last_error = cut(&last_error, REASON_BYTES_MAX);
             let burial = Burial::of(held, reason, Some(last_error));
-            return self.bury(now, &burial, DoubtCause::Abandoned, found);
+            let effects = match effects {
+                Some(effects) => effects,
+                None => self.effects_under(now, held, found)?,
+            };
+            return self.bury(now, &burial, effects, DoubtCause::Abandoned, found);
         }
         let wait_ms = match nack.delay_ms {
             Some(delay) => delay,
             None if held.topic.is_dlq() => policy.max_backoff_ms,
             None => backoff_ms(policy, self.message_id_of(held), entry.spent),
         };
+        let effects = match effects {
+            Some(effects) => effects,
+            None => self.unfinished_under(now, held, found)?,
+        };
         let mut decision = done();
-        let cause = DoubtCause::Abandoned;
-        self.doubt_effects(now, held, cause, found, &mut decision.changes)?;
+        self.doubt_effects(now, effects, DoubtCause::Abandoned, &mut decision.changes);
         let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
         let entry = Entry {
             state: EntryState::Nacked,
@@ -135,6 +155,19 @@ impl Shard {
         };
         decision.changes.push(open(held, entry));
         Ok(decision)
+    }
+
+    /// Effects of an entry, if one may be unfinished.
+    pub(super) fn unfinished_under(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        found: &Found<'_>,
+    ) -> Result<Effects, Refusal> {
+        match held.entry.unfinished {
+            0 => Ok(Effects::default()),
+            _ => self.effects_under(now, held, found),
+        }
     }
 
     /// The reason of a nack that came after its lease had run out.

@@ -231,7 +231,7 @@ pub(crate) async fn finish(
     Ok(Json(effect_view::finished(&effect, repeated)))
 }
 
-fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Failure> {
+pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Failure> {
     let FinishRequest { token, status, code, result, result_base64, error, downstream_key } = asked;
     let renew = match downstream_key.as_deref() {
         None | Some("keep") => false,
@@ -485,7 +485,7 @@ fn on_doubt(word: &str) -> Result<OnDoubt, Failure> {
     }
 }
 
-fn outcome(
+pub(super) fn outcome(
     code: Option<i32>,
     result: Option<Box<RawValue>>,
     result_base64: Option<String>,

@@ -156,6 +156,14 @@ impl From<Rejection> for Failure {
             Rejection::OutcomeConflict => {
                 Failure::new(ErrorCode::Conflict, says).with("field", "outcome")
             }
+            Rejection::CommitConflict => {
+                Failure::new(ErrorCode::Conflict, says).with("field", "commit")
+            }
+            Rejection::InPart { part, index, why } => {
+                let mut failure = Failure::from(*why);
+                failure.0.message = says;
+                failure.with("part", part.as_str()).with("index", index)
+            }
             Rejection::Unfinished(keys) => {
                 let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
                 let says = format!("{says}. Finish them first, or use commit.");

@@ -2,6 +2,7 @@
 
 mod accept;
 mod bulk;
+mod commit;
 mod consume;
 mod convert;
 mod dlq;
@@ -143,6 +144,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(dlq::redrive))
         .routes(routes!(dlq::purge))
         .routes(routes!(explain::explain))
+        .routes(routes!(commit::commit))
         .routes(routes!(effects::begin))
         .routes(routes!(effects::finish))
         .routes(routes!(effects::reacquire))

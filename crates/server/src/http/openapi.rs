@@ -175,6 +175,8 @@ refusals! {
     StaleEffect: FailedPrecondition, StaleFence;
     /// Somebody else has the effect, or a person has to say.
     Held: StaleLease, InProgress, InDoubt;
+    /// A commit that cannot be.
+    Uncommitted: FailedPrecondition, StaleLease, StaleFence, InProgress, InDoubt;
     /// Another of that name.
     Exists: AlreadyExists;
     /// The same key, other content.

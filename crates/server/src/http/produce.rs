@@ -113,6 +113,10 @@ fn is_traceparent(parent: &str) -> bool {
 }
 
 fn command(request: Request, trace: Option<Box<Trace>>) -> Result<Command, Failure> {
+    Ok(Command::Produce(Box::new(message(request, trace)?)))
+}
+
+pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Produce, Failure> {
     let Request { topic, key, value, value_base64, envelope } = request;
     let value = match (value, value_base64) {
         (Some(text), None) => Bytes::from(text),
@@ -124,14 +128,14 @@ fn command(request: Request, trace: Option<Box<Trace>>) -> Result<Command, Failu
         }
         (None, None) => return Err(Failure::invalid("value", "value or value_base64 is required")),
     };
-    Ok(Command::Produce(Box::new(Produce {
+    Ok(Produce {
         topic: topic_name(&topic),
         key: Bytes::from(key.unwrap_or_default()),
         value,
         envelope: envelope.map(convert::envelope).unwrap_or_default(),
         routing: None,
         trace,
-    })))
+    })
 }
 
 fn receipt(topic: String, answered: Result<Answered, Lost>) -> Result<Receipt, Failure> {

@@ -5,10 +5,11 @@ use crate::command::{
     Began, Begin, BeginDecision, BeginOf, Hold, Missing, Rejection, Reply, Request,
 };
 use crate::effect::{EffectName, EffectRow, EffectState, Outcome, Scope, Under, check_key};
-use crate::id::Text;
+use crate::id::{MessageId, Text};
 use crate::limits::{
     EFFECTS_MAX, NONCE_BYTES_MAX, OWNER_BYTES_MAX, PARKED_RETRY_MS, REQUEST_HASH_BYTES_MAX,
 };
+use crate::message::Message;
 use crate::pack::effect_hash;
 use crate::pipeline::found::Found;
 use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
@@ -125,23 +126,11 @@ impl Shard {
                 if on_doubt.is_none() {
                     return Err(no_policy().into());
                 }
-                let topic = &held.topic.row;
-                let message = self.message_at(topic.id, held.lane, held.offset, found)?;
-                let id = self.message_id_of(&held).under(message.restore);
-                let key = match (key, &message.envelope.idempotency_key) {
-                    (Some(key), _) | (None, Some(key)) => key.clone(),
-                    (None, None) => message.origin.unwrap_or(id).to_string().into(),
-                };
-                check_key(&key)?;
-                let hold = hold_of(&held);
+                let topic = held.topic.row.id;
+                let message = self.message_at(topic, held.lane, held.offset, found)?;
+                let (hold, id) = (hold_of(&held), self.id_of(&held, &message));
                 Ok(Asked {
-                    name: EffectName {
-                        namespace: topic.namespace.clone(),
-                        tenant: message.tenant().into(),
-                        topic: Some(topic.id),
-                        scope: super::delivery_scope(&topic.name, &held.group.row.name).into(),
-                        key,
-                    },
+                    name: self.delivery_effect(&held, &message, key.as_ref())?,
                     request,
                     on_doubt,
                     ttl_ms: begin.ttl_ms.unwrap_or(held.topic.settings.effect_ttl_ms),
@@ -153,6 +142,38 @@ impl Shard {
                 })
             }
         }
+    }
+
+    pub(super) fn id_of(&self, held: &Held<'_>, message: &Message) -> MessageId {
+        self.message_id_of(held).under(message.restore)
+    }
+
+    /// The name of an effect under a delivery: the message's own if no key is given.
+    pub(super) fn delivery_effect(
+        &self,
+        held: &Held<'_>,
+        message: &Message,
+        key: Option<&Text>,
+    ) -> Result<EffectName, Rejection> {
+        let key = match key.or(message.envelope.idempotency_key.as_ref()) {
+            Some(key) => key.clone(),
+            None => message.origin.unwrap_or(self.id_of(held, message)).to_string().into(),
+        };
+        check_key(&key)?;
+        let topic = &held.topic.row;
+        Ok(EffectName {
+            namespace: topic.namespace.clone(),
+            tenant: message.tenant().into(),
+            topic: Some(topic.id),
+            scope: super::delivery_scope(&topic.name, &held.group.row.name).into(),
+            key,
+        })
+    }
+
+    /// A fence of a storage that was restored is above all that were given out before.
+    pub(super) fn next_fence(&self, before: Option<&EffectRow>) -> u64 {
+        let least = u64::from(self.config.restore) << 32;
+        before.map_or(0, |row| row.fence).max(least) + 1
     }
 
     /// Whoever lost the answer to its begin gets it again; everybody else waits.
@@ -218,9 +239,7 @@ impl Shard {
             }
             Place::Alone { lease_ms, .. } => (None, *lease_ms),
         };
-        // A fence of a storage that was restored is above all that were given out before.
-        let least = u64::from(self.config.restore) << 32;
-        let fence = before.as_ref().map_or(0, |row| row.fence).max(least) + 1;
+        let fence = self.next_fence(before.as_ref());
         let on_doubt = match (&before, asked.on_doubt) {
             (Some(row), _) => row.on_doubt,
             (None, Some(on_doubt)) => on_doubt,
@@ -321,7 +340,7 @@ fn granted_as(row: &EffectRow) -> BeginDecision {
     }
 }
 
-fn hold_of(held: &Held<'_>) -> Hold {
+pub(super) fn hold_of(held: &Held<'_>) -> Hold {
     Hold {
         group: held.group.row.id,
         lane: held.lane,

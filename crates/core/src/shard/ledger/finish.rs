@@ -28,40 +28,26 @@ impl FinishStatus {
 }
 
 impl Shard {
-    /// Late, in doubt or parked, but by the latest fence: it is the best evidence there is.
     pub(in crate::shard) fn finish(
         &self,
         now: Timestamp,
         finish: &Finish,
         found: &Found<'_>,
     ) -> Decided {
-        let Finish { token, status, .. } = finish;
-        let outcome = checked(*status, &finish.outcome)?;
-        let row = self.granted(now, token, found)?;
-        let is_same = row.state == status.state()
-            && row.outcome == outcome
-            && row.renew == status.renews()
-            && row.doubt.as_ref().is_none_or(|doubt| doubt.cause == DoubtCause::Reported);
-        if is_same || row.state.is_known() {
-            return match is_same {
-                true => {
-                    let effect = Box::new(self.show_effect(now, row));
-                    Ok(Decision::reply(Reply::Finished { effect, repeated: true }))
-                }
-                false => Err(Rejection::OutcomeConflict.into()),
-            };
-        }
-        let mut row = EffectRow { outcome, updated_at: now, renew: status.renews(), ..row };
-        let mut changes = Vec::new();
-        if *status == FinishStatus::Unknown {
-            row = super::in_doubt(row, DoubtCause::Reported, now);
-        } else {
-            row = self.now_known(now, row, status.state(), &mut changes);
-        }
-        self.put_effect(now, row.clone(), &mut changes);
+        check(finish)?;
+        let row = self.granted(now, &finish.token, found)?;
+        let mut decision = Decision::reply(Reply::Done);
+        let (row, repeated) = match conclude(now, &row, finish)? {
+            None => (row, true),
+            Some(row) => {
+                let row = self.now_known(now, row, &mut decision.changes);
+                self.put_effect(now, row.clone(), &mut decision.changes);
+                (row, false)
+            }
+        };
         let effect = Box::new(self.show_effect(now, row));
-        let reply = Reply::Finished { effect, repeated: false };
-        Ok(Decision { changes, ..Decision::reply(reply) })
+        decision.reply = Reply::Finished { effect, repeated };
+        Ok(decision)
     }
 
     /// The effect that `token` is the right to, if it still is.
@@ -74,20 +60,20 @@ impl Shard {
         let row = self.find_record(now, token.hash, found)?;
         let row = row.filter(|row| row.born == token.born);
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
-        match row.fence == token.fence && row.resolution.is_none() {
-            true => Ok(row),
-            false => Err(stale(now, token, &row).into()),
-        }
+        check_fence(now, token, &row)?;
+        Ok(row)
     }
 
-    /// The outcome is known from now on: one effect less that its message waits for.
+    /// If its outcome is known from now on, it is one effect less that its message waits for.
     pub(super) fn now_known(
         &self,
         now: Timestamp,
         row: EffectRow,
-        state: EffectState,
         changes: &mut Vec<Change>,
     ) -> EffectRow {
+        if !row.state.is_known() {
+            return row;
+        }
         if let Some(under) = row.under
             && let Some(held) = self.open_entry(&under.hold)
             && held.entry.unfinished > 0
@@ -95,9 +81,7 @@ impl Shard {
             let unfinished = held.entry.unfinished - 1;
             changes.push(open(&held, Entry { unfinished, ..*held.entry }));
         }
-        let expires = self.end_of(now, &row);
-        // Doubt that has ended is of no use; who ended it is on record.
-        EffectRow { state, expires, doubt: None, ..row }
+        EffectRow { expires: self.end_of(now, &row), ..row }
     }
 
     /// One lease: under a delivery it is the delivery's that goes on.
@@ -132,13 +116,55 @@ impl Shard {
     }
 }
 
+/// What a finish makes of an effect; `None`: it had been said before. Late, in doubt or parked, but by the
+/// latest fence: it is the best evidence there is.
+pub(in crate::shard) fn conclude(
+    now: Timestamp,
+    row: &EffectRow,
+    finish: &Finish,
+) -> Result<Option<EffectRow>, Rejection> {
+    let Finish { token, status, .. } = finish;
+    check_fence(now, token, row)?;
+    let outcome = kept(&finish.outcome);
+    let is_same = row.state == status.state()
+        && row.outcome == outcome
+        && row.renew == status.renews()
+        && row.doubt.as_ref().is_none_or(|doubt| doubt.cause == DoubtCause::Reported);
+    match (is_same, row.state.is_known()) {
+        (true, _) => return Ok(None),
+        (false, true) => return Err(Rejection::OutcomeConflict),
+        (false, false) => {}
+    }
+    let row = EffectRow { outcome, updated_at: now, renew: status.renews(), ..row.clone() };
+    Ok(Some(match status {
+        FinishStatus::Unknown => super::in_doubt(row, DoubtCause::Reported, now),
+        // Doubt that has ended is of no use; who ended it is on record.
+        FinishStatus::Succeeded
+        | FinishStatus::FailedFinal
+        | FinishStatus::FailedRetryable { .. } => {
+            EffectRow { state: status.state(), doubt: None, ..row }
+        }
+    }))
+}
+
+fn check_fence(now: Timestamp, token: &EffectToken, row: &EffectRow) -> Result<(), Rejection> {
+    match row.fence == token.fence && row.resolution.is_none() {
+        true => Ok(()),
+        false => Err(stale(now, token, row)),
+    }
+}
+
 fn stale(now: Timestamp, token: &EffectToken, row: &EffectRow) -> Rejection {
     let state = super::state_now(now, row);
     Rejection::StaleFence { state, fence: token.fence, current: row.fence }
 }
 
-/// What goes with which status; texts are cut.
-pub(super) fn checked(status: FinishStatus, outcome: &Outcome) -> Result<Outcome, Rejection> {
+/// What goes with which status.
+pub(in crate::shard) fn check(finish: &Finish) -> Result<(), Rejection> {
+    check_outcome(finish.status, &finish.outcome)
+}
+
+pub(super) fn check_outcome(status: FinishStatus, outcome: &Outcome) -> Result<(), Rejection> {
     let is_over = matches!(status, FinishStatus::Succeeded | FinishStatus::FailedFinal);
     if outcome.result.is_some() && !is_over {
         return Err(Rejection::invalid("result", "goes with SUCCEEDED and FAILED_FINAL only"));
@@ -151,5 +177,10 @@ pub(super) fn checked(status: FinishStatus, outcome: &Outcome) -> Result<Outcome
         let limit = RESULT_BYTES_MAX as u64;
         return Err(Rejection::TooLarge { field: "result", limit, size: size as u64 });
     }
-    Ok(Outcome { error: cut(&outcome.error, REASON_BYTES_MAX), ..outcome.clone() })
+    Ok(())
+}
+
+/// As it is stored: texts are cut.
+pub(super) fn kept(outcome: &Outcome) -> Outcome {
+    Outcome { error: cut(&outcome.error, REASON_BYTES_MAX), ..outcome.clone() }
 }

@@ -16,8 +16,12 @@
 mod begin;
 mod finish;
 mod list;
+mod own;
 mod resolve;
 mod under;
+
+pub(super) use finish::{check as check_finish, conclude};
+pub(super) use under::Effects;
 
 use data_encoding::BASE32_NOPAD;
 
@@ -159,7 +163,7 @@ impl Shard {
     }
 
     /// Stores an effect.
-    fn put_effect(&self, now: Timestamp, row: EffectRow, changes: &mut Vec<Change>) {
+    pub(super) fn put_effect(&self, now: Timestamp, row: EffectRow, changes: &mut Vec<Change>) {
         if row.expires != Timestamp::MAX {
             self.use_bucket(now, bucket(row.expires, row.ttl_ms), changes);
         }

@@ -6,6 +6,7 @@ use crate::effect::{EffectRow, EffectState, Resolution, ResolvedAs};
 use crate::limits::REASON_BYTES_MAX;
 use crate::pipeline::found::Found;
 use crate::shard::expiry::cut;
+use crate::shard::ledger::finish::{check_outcome, kept};
 use crate::shard::{Decided, Shard};
 use crate::time::Timestamp;
 
@@ -30,7 +31,8 @@ impl Shard {
                 (FinishStatus::FailedRetryable { renew: false }, EffectState::FailedRetryable)
             }
         };
-        let outcome = super::finish::checked(status, &resolve.outcome)?;
+        check_outcome(status, &resolve.outcome)?;
+        let outcome = kept(&resolve.outcome);
         let row = self.find_effect(now, &self.effect_name(&resolve.name)?, found)?;
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
         if row.fence != resolve.fence {
@@ -49,8 +51,8 @@ impl Shard {
         };
         let resolution = Some(resolution);
         let mut decision = Decision::reply(Reply::Done);
-        let row = EffectRow { outcome, resolution, updated_at: now, ..row };
-        let row = self.now_known(now, row, state, &mut decision.changes);
+        let row = EffectRow { state, outcome, resolution, doubt: None, updated_at: now, ..row };
+        let row = self.now_known(now, row, &mut decision.changes);
         decision.reply = Reply::Effect(Box::new(self.show_effect(now, row.clone())));
         self.put_effect(now, row, &mut decision.changes);
         Ok(decision)

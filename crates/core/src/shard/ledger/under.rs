@@ -15,18 +15,13 @@ impl Shard {
     pub(in crate::shard) fn doubt_effects(
         &self,
         now: Timestamp,
-        held: &Held<'_>,
+        effects: Effects,
         cause: DoubtCause,
-        found: &Found<'_>,
         changes: &mut Vec<Change>,
-    ) -> Result<(), Refusal> {
-        if held.entry.unfinished == 0 {
-            return Ok(());
-        }
-        for row in self.effects_under(now, held, found)?.rows {
+    ) {
+        for row in effects.rows {
             self.doubt(now, row, cause, changes);
         }
-        Ok(())
     }
 
     /// The message is done: the time of its outcomes begins. Refused while one is not known.
@@ -34,17 +29,13 @@ impl Shard {
         &self,
         now: Timestamp,
         held: &Held<'_>,
-        found: &Found<'_>,
+        effects: Effects,
         changes: &mut Vec<Change>,
-    ) -> Result<(), Refusal> {
-        if held.entry.begun == 0 {
-            return Ok(());
-        }
-        let effects = self.effects_under(now, held, found)?;
+    ) -> Result<(), Rejection> {
         let unknown = effects.rows.iter().filter(|row| !row.state.is_known());
         let unknown: Vec<Text> = unknown.map(|row| row.name.key.clone()).collect();
         if !unknown.is_empty() {
-            return Err(Rejection::Unfinished(unknown).into());
+            return Err(Rejection::Unfinished(unknown));
         }
         self.let_go(now, held, effects, changes);
         Ok(())
@@ -55,19 +46,14 @@ impl Shard {
         &self,
         now: Timestamp,
         held: &Held<'_>,
+        mut effects: Effects,
         cause: DoubtCause,
-        found: &Found<'_>,
         changes: &mut Vec<Change>,
-    ) -> Result<(), Refusal> {
-        if held.entry.begun == 0 {
-            return Ok(());
-        }
-        let mut effects = self.effects_under(now, held, found)?;
+    ) {
         for row in effects.rows.extract_if(.., |row| !row.state.is_known()) {
             self.doubt(now, row, cause, changes);
         }
         self.let_go(now, held, effects, changes);
-        Ok(())
     }
 
     fn doubt(&self, now: Timestamp, row: EffectRow, cause: DoubtCause, changes: &mut Vec<Change>) {
@@ -88,12 +74,16 @@ impl Shard {
         }
     }
 
-    fn effects_under(
+    /// Effects of an open entry. Nothing is read where none were begun.
+    pub(in crate::shard) fn effects_under(
         &self,
         now: Timestamp,
         held: &Held<'_>,
         found: &Found<'_>,
     ) -> Result<Effects, Refusal> {
+        if held.entry.begun == 0 {
+            return Ok(Effects::default());
+        }
         let Held { group, lane, offset, .. } = *held;
         let generation = group.cursor(lane).start.generation;
         let hashes = found.held(generation, lane, offset)?;
@@ -116,8 +106,9 @@ impl Shard {
 }
 
 /// What was begun under an open entry.
-struct Effects {
+#[derive(Default)]
+pub(in crate::shard) struct Effects {
     hashes: Vec<Hash16>,
     /// As they are now, without those that have gone on to another message.
-    rows: Vec<EffectRow>,
+    pub(in crate::shard) rows: Vec<EffectRow>,
 }

@@ -1,4 +1,5 @@
 //! The effect ledger: one right to execute at a time, one outcome, and doubt as a state.
 
 mod alone;
+mod commit;
 mod under;

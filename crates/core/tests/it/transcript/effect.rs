@@ -5,8 +5,8 @@
 //! `resolve op/charge k.1 as=retry`, `effect op/charge k`, `effects IN_DOUBT`.
 
 use driftq_core::command::{
-    Began, Begin, BeginDecision, BeginOf, EffectQuery, EffectView, Effects, ExtendEffect, Finish,
-    FinishStatus, ListEffects, Produced, Request, Resolve,
+    Began, Begin, BeginDecision, BeginOf, Commit, CommitReceipt, EffectQuery, EffectView, Effects,
+    Ending, ExtendEffect, Finish, FinishStatus, ListEffects, Produced, Request, Resolve,
 };
 use driftq_core::effect::{
     Doubt, EffectResult, EffectRow, EffectState, Outcome, ResolvedAs, Scope,
@@ -15,7 +15,7 @@ use driftq_core::{Answered, Command, EffectToken, OnDoubt, Rejection, Reply, Tim
 
 use super::World;
 use super::print::time;
-use super::script::{flag, millis, option};
+use super::script::{flag, millis, option, produce, words};
 
 pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Command> {
     Some(match verb {
@@ -32,18 +32,8 @@ pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Comma
             let key = option(words, "key").map(Into::into);
             Command::Begin(Box::new(begin(words, BeginOf::Delivery { token, key })))
         }
-        "finish" => {
-            let renew = flag(words, "renew");
-            let status = match words[3].as_str() {
-                "succeeded" => FinishStatus::Succeeded,
-                "failed" => FinishStatus::FailedFinal,
-                "retryable" => FinishStatus::FailedRetryable { renew },
-                "unknown" => FinishStatus::Unknown,
-                other => panic!("`{other}` is no status"),
-            };
-            let (token, outcome) = (token(world, words), outcome(words));
-            Command::Finish(Box::new(Finish { token, status, outcome }))
-        }
+        "finish" => Command::Finish(Box::new(finish(world, words))),
+        "commit" => Command::Commit(Box::new(commit(world, words))),
         "extend-effect" => Command::ExtendEffect(Box::new(ExtendEffect {
             token: token(world, words),
             lease_ms: option(words, "lease").map(millis),
@@ -75,6 +65,43 @@ pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Comma
         })),
         _ => return None,
     })
+}
+
+fn finish(world: &World, words: &[String]) -> Finish {
+    let renew = flag(words, "renew");
+    let status = match words[3].as_str() {
+        "succeeded" => FinishStatus::Succeeded,
+        "failed" => FinishStatus::FailedFinal,
+        "retryable" => FinishStatus::FailedRetryable { renew },
+        "unknown" => FinishStatus::Unknown,
+        other => panic!("`{other}` is no status"),
+    };
+    Finish { token: token(world, words), status, outcome: outcome(words) }
+}
+
+/// `commit orders/biller 0:0.1 nack effects="op/x k.1 failed; …" produce="receipts hello; …" result=1`
+fn commit(world: &World, text: &[String]) -> Commit {
+    let token = match option(text, "token") {
+        Some(name) => world.token(name).clone(),
+        None => world.token(&format!("{} {}", text[1], text[2])).clone(),
+    };
+    let reason = option(text, "reason").map(Into::into);
+    let lines = |name: &str, verb: &str| -> Vec<Vec<String>> {
+        let lines = option(text, name).unwrap_or_default().split(';');
+        let lines = lines.map(str::trim).filter(|line| !line.is_empty());
+        lines.map(|line| words(&format!("{verb} {line}"))).collect()
+    };
+    Commit {
+        token,
+        ending: match (flag(text, "nack"), flag(text, "final")) {
+            (true, _) => Ending::Nack { reason, delay_ms: option(text, "delay").map(millis) },
+            (false, true) => Ending::Final(reason),
+            (false, false) => Ending::Ack,
+        },
+        effects: lines("effects", "finish").iter().map(|words| finish(world, words)).collect(),
+        produce: lines("produce", "produce").iter().map(|words| produce(words)).collect(),
+        result: option(text, "result").map(|text| EffectResult::Json(text.into())),
+    }
 }
 
 fn begin(words: &[String], of: BeginOf) -> Begin {
@@ -222,6 +249,15 @@ pub(super) fn began(began: &Began) -> String {
 
 pub(super) fn finished(effect: &EffectView, repeated: bool) -> String {
     format!("{}{}", if repeated { "as before: " } else { "" }, view(effect))
+}
+
+pub(super) fn committed(produced: &[CommitReceipt], repeated: bool) -> String {
+    let mut said = if repeated { "committed before".to_owned() } else { "committed".to_owned() };
+    for CommitReceipt { topic, receipt } in produced {
+        let again = if receipt.deduplicated { " before" } else { "" };
+        said += &format!(", {topic} {}:{}{again}", receipt.partition, receipt.offset);
+    }
+    said
 }
 
 pub(super) fn taken(taken: &Produced) -> String {

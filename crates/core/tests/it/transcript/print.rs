@@ -138,6 +138,7 @@ pub(crate) fn reply(answered: &Answered) -> String {
                 if dead.next.is_some() { "more" } else { "the end" }
             ),
             Reply::Explained(explained) => self::explained(explained),
+            Reply::Committed { produced, repeated } => effect::committed(produced, *repeated),
             Reply::Began(began) => effect::began(began),
             Reply::Finished { effect, repeated } => effect::finished(effect, *repeated),
             Reply::Effect(effect) => effect::view(effect),

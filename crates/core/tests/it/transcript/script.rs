@@ -31,7 +31,7 @@ pub(super) fn millis(text: &str) -> u64 {
 }
 
 /// Words of a line; `"…"` is one word.
-fn words(line: &str) -> Vec<String> {
+pub(super) fn words(line: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut quoted = false;
     for c in line.chars() {
@@ -276,7 +276,7 @@ fn retry(text: &str) -> RetryRequest {
     }
 }
 
-fn produce(words: &[String]) -> Produce {
+pub(super) fn produce(words: &[String]) -> Produce {
     let text = |name| option(words, name).map(Into::into);
     let value = words.get(2).filter(|word| !word.contains('=')).map_or("", String::as_str);
     let value = match value.strip_suffix("bytes").and_then(|n| n.parse().ok()) {

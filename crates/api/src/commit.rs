@@ -1,0 +1,44 @@
+//! One atomic commit.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::effect::Finish;
+use crate::message::{Produce, Receipt};
+use crate::schema::{AnyJson, CommitSettle, CommittedStatus, LeaseToken};
+use crate::strict::objects;
+
+/// `POST /v1/commit`.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Commit {
+    #[schema(value_type = LeaseToken)]
+    pub token: String,
+    #[schema(value_type = Option<CommitSettle>)]
+    pub settle: Option<String>,
+    pub reason: Option<String>,
+    #[schema(maximum = 604800000)]
+    pub delay_ms: Option<u64>,
+    #[serde(rename = "final")]
+    pub is_final: Option<bool>,
+    #[serde(default, deserialize_with = "objects")]
+    #[schema(max_items = 32)]
+    pub effects: Vec<Finish>,
+    #[serde(default, deserialize_with = "objects")]
+    #[schema(max_items = 100)]
+    pub produce: Vec<Produce>,
+    #[schema(value_type = Option<AnyJson>)]
+    pub result: Option<Box<RawValue>>,
+}
+
+/// All of it is done.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Committed {
+    #[schema(value_type = CommittedStatus)]
+    pub status: &'static str,
+    pub repeated: bool,
+    pub produced: Vec<Receipt>,
+}

@@ -1,0 +1,310 @@
+//! One atomic commit: the end of a delivery, the outcomes of its effects and the next steps are one
+//! decision, so there is no moment in which one of them has happened and another has not.
+//!
+//! What was committed is on record, by the attempt: the same again is answered as done, other content is
+//! refused. An attempt that holds its message has not committed, so the record is only looked for when
+//! it does not.
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Decision, Entry, Lookup, Reads, Record};
+use crate::command::{
+    Claim, Commit, CommitReceipt, Ending, Finish, FinishStatus, Nack, NackKind, Part, Produce,
+    Rejection, Reply, Stale,
+};
+use crate::id::{Generation, GroupId, Lane, Offset};
+use crate::limits::{DELAY_MS_MAX, EFFECTS_MAX, PRODUCES_MAX};
+use crate::message::Message;
+use crate::pack::{self, effect_hash};
+use crate::pipeline::found::Found;
+use crate::row::{Hash16, Key, RecordKind};
+use crate::shard::dedupe::content;
+use crate::shard::expiry::bucket;
+use crate::shard::ledger::{self, Effects};
+use crate::shard::produce::Beside;
+use crate::shard::settle::{Held, Standing, over};
+use crate::shard::{Decided, Refusal, Shard};
+use crate::time::Timestamp;
+use crate::token::LeaseToken;
+
+/// The attempt that committed.
+type Attempt = (GroupId, Generation, Lane, Offset, u32);
+
+/// What is kept of a commit.
+#[derive(Debug, Serialize, Deserialize)]
+struct CommitRecord {
+    /// The identity in clear: a hash alone could be another's.
+    attempt: Attempt,
+    content: [u8; 16],
+    produced: Vec<CommitReceipt>,
+    expires: Timestamp,
+}
+
+fn attempt(token: &LeaseToken) -> Attempt {
+    (token.group, token.generation, token.lane, token.offset, token.attempt)
+}
+
+fn record_hash(token: &LeaseToken) -> Hash16 {
+    pack::hash16(RecordKind::Commit, &attempt(token))
+}
+
+impl Shard {
+    /// Everything at once, as far as it can be told: each round of reading costs a commit's time.
+    pub(super) fn commit_reads(&self, commit: &Commit) -> Reads {
+        let Commit { token, effects, produce, .. } = commit;
+        let LeaseToken { topic, lane, offset, generation, group, .. } = *token;
+        let mut reads: Reads = Vec::new();
+        let entry = self.groups.get(&group).and_then(|group| {
+            group.cursors.get(lane.index()).and_then(|cursor| cursor.open.get(offset))
+        });
+        if entry.is_some_and(|open| open.entry.begun > 0) {
+            reads.push(Lookup::Held { generation, lane, offset });
+            reads.extend(effects.iter().map(|finish| ledger::record_lookup(finish.token.hash)));
+        }
+        let needs_message = !produce.is_empty() || commit.result.is_some();
+        if needs_message && self.live.cache.get(topic, lane, offset).is_none() {
+            reads.push(Lookup::Message { topic, lane, offset });
+        }
+        reads.extend(produce.iter().flat_map(|produce| self.produce_reads(produce)));
+        reads.sort_unstable();
+        reads.dedup();
+        reads
+    }
+
+    pub(super) fn commit(&self, now: Timestamp, commit: &Commit, found: &Found<'_>) -> Decided {
+        check(commit)?;
+        let claim = Claim::Token(commit.token.clone(), None);
+        let (held, is_late) = match self.standing(now, &claim, found) {
+            Ok(Standing::Leased(held)) => (held, false),
+            Ok(Standing::Expired(held)) => (held, true),
+            Ok(Standing::GivenUp(_)) => {
+                return self.committed_before(now, commit, over(Stale::Waiting, &claim), found);
+            }
+            Ok(Standing::Acked) => {
+                return self.committed_before(now, commit, over(Stale::Settled, &claim), found);
+            }
+            Ok(Standing::Buried) => {
+                return self.committed_before(now, commit, over(Stale::Dead, &claim), found);
+            }
+            Ok(Standing::Over(rejection)) => {
+                return self.committed_before(now, commit, rejection, found);
+            }
+            Err(Refusal::Rejected(stale @ Rejection::StaleLease { .. })) => {
+                return self.committed_before(now, commit, stale, found);
+            }
+            Err(refusal) => return Err(refusal),
+        };
+        if is_late && commit.ending != Ending::Ack {
+            // Its retry is on its way: only an outcome can still overtake it.
+            return Err(over(Stale::Waiting, &claim).into());
+        }
+        let mut effects = self.effects_under(now, &held, found)?;
+        let concluded = conclude(now, commit, &mut effects)?;
+        let message = match commit.produce.is_empty() && commit.result.is_none() {
+            true => None,
+            false => Some(self.message_at(held.topic.row.id, held.lane, held.offset, found)?),
+        };
+        let mut decision = self.produced(now, commit, message.as_deref(), found)?;
+        if let (Some(result), Some(message)) = (&commit.result, &message) {
+            let own = self.own_result(now, &held, message, result, &mut effects, found)?;
+            own.into_iter().for_each(|row| self.put_effect(now, row, &mut decision.changes));
+        }
+        let unfinished = effects.rows.iter().filter(|row| !row.state.is_known()).count();
+        let entry = Entry { unfinished: unfinished as u8, ..*held.entry };
+        let held = Held { entry: &entry, ..held };
+        // An ack writes all of them anyway, with the end of their time.
+        for row in concluded.into_iter().filter(|_| commit.ending != Ending::Ack) {
+            self.put_effect(now, row, &mut decision.changes);
+        }
+        match &commit.ending {
+            Ending::Ack => self.ack_held(now, &held, effects, &mut decision.changes)?,
+            Ending::Nack { reason, delay_ms } => {
+                let (reason, delay_ms) = (reason.clone(), *delay_ms);
+                let nack = Nack { claim, reason, delay_ms, kind: NackKind::Failed };
+                decision
+                    .changes
+                    .extend(self.fail(now, &held, &nack, Some(effects), found)?.changes);
+            }
+            Ending::Final(reason) => {
+                let (reason, kind) = (reason.clone(), NackKind::Final);
+                let nack = Nack { claim, reason, delay_ms: None, kind };
+                decision
+                    .changes
+                    .extend(self.fail(now, &held, &nack, Some(effects), found)?.changes);
+            }
+        }
+        let Reply::Committed { produced, .. } = &decision.reply else {
+            unreachable!("a commit is answered as one")
+        };
+        let record = self.commit_record(now, commit, &held, produced.clone());
+        self.put_record(now, record, &mut decision.changes);
+        Ok(decision)
+    }
+
+    /// A commit of an attempt that holds nothing any more: told again if it is the same.
+    fn committed_before(
+        &self,
+        now: Timestamp,
+        commit: &Commit,
+        otherwise: Rejection,
+        found: &Found<'_>,
+    ) -> Decided {
+        let key = Key::Record { kind: RecordKind::Commit, hash: record_hash(&commit.token) };
+        let record = found.row(key)?.map(|row| pack::open::<CommitRecord>(&row.body));
+        let is_this = |record: &CommitRecord| {
+            record.attempt == attempt(&commit.token) && now < record.expires
+        };
+        match record.filter(is_this) {
+            None => Err(otherwise.into()),
+            Some(record) if record.content == fingerprint(commit) => {
+                let produced = record.produced;
+                Ok(Decision::reply(Reply::Committed { produced, repeated: true }))
+            }
+            Some(_) => Err(Rejection::CommitConflict.into()),
+        }
+    }
+
+    fn commit_record(
+        &self,
+        now: Timestamp,
+        commit: &Commit,
+        held: &Held<'_>,
+        produced: Vec<CommitReceipt>,
+    ) -> Record {
+        let ttl_ms = held.topic.settings.dedupe_ttl_ms;
+        let expires = now.after(ttl_ms);
+        let attempt = attempt(&commit.token);
+        let body = CommitRecord { attempt, content: fingerprint(commit), produced, expires };
+        Record {
+            kind: RecordKind::Commit,
+            hash: record_hash(&commit.token),
+            expires,
+            bucket: bucket(expires, ttl_ms),
+            body: pack::seal(&body),
+        }
+    }
+
+    /// The messages of a commit. Reads of all of them are asked for together.
+    fn produced(
+        &self,
+        now: Timestamp,
+        commit: &Commit,
+        message: Option<&Message>,
+        found: &Found<'_>,
+    ) -> Decided {
+        let mut decision = Decision::reply(Reply::Done);
+        let mut beside = Beside::default();
+        let (mut produced, mut needs): (Vec<CommitReceipt>, Reads) = (Vec::new(), Vec::new());
+        for (index, asked) in commit.produce.iter().enumerate() {
+            let produce = with_origin(asked, message);
+            match self.store(now, &produce, Some(&mut beside), found, &mut decision) {
+                Ok(receipt) => {
+                    let topic = asked.topic.topic.clone();
+                    produced.push(CommitReceipt { topic, receipt });
+                }
+                Err(Refusal::Needs(more)) => needs.extend(more),
+                Err(refusal) => return Err(in_part(Part::Produce, index, refusal)),
+            }
+        }
+        if !needs.is_empty() {
+            return Err(needs.into());
+        }
+        decision.reply = Reply::Committed { produced, repeated: false };
+        Ok(decision)
+    }
+}
+
+/// Effects that the commit ends, as they are then.
+fn conclude(
+    now: Timestamp,
+    commit: &Commit,
+    effects: &mut Effects,
+) -> Result<Vec<crate::effect::EffectRow>, Refusal> {
+    let mut concluded = Vec::new();
+    for (index, finish) in commit.effects.iter().enumerate() {
+        let refused = |why: Rejection| in_part(Part::Effects, index, why.into());
+        ledger::check_finish(finish).map_err(refused)?;
+        let Finish { token, .. } = finish;
+        let is_meant = |row: &&mut crate::effect::EffectRow| {
+            effect_hash(&row.name) == token.hash && row.born == token.born
+        };
+        let row = effects.rows.iter_mut().find(is_meant);
+        let row = row.ok_or_else(|| {
+            refused(Rejection::invalid("token", "it was not begun under this delivery"))
+        })?;
+        if let Some(ended) = ledger::conclude(now, row, finish).map_err(refused)? {
+            *row = ended.clone();
+            concluded.push(ended);
+        }
+    }
+    Ok(concluded)
+}
+
+fn in_part(part: Part, index: usize, refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::Rejected(why) => {
+            Refusal::Rejected(Rejection::InPart { part, index, why: Box::new(why) })
+        }
+        Refusal::Needs(_) | Refusal::Damaged(_) => refusal,
+    }
+}
+
+/// The next step belongs to the run and the customer of the one before, unless it says otherwise.
+fn with_origin(produce: &Produce, message: Option<&Message>) -> Produce {
+    let mut produce = produce.clone();
+    if let Some(message) = message {
+        let (envelope, before) = (&mut produce.envelope, &message.envelope);
+        envelope.run_id = envelope.run_id.take().or_else(|| before.run_id.clone());
+        envelope.tenant_id = envelope.tenant_id.take().or_else(|| before.tenant_id.clone());
+    }
+    produce
+}
+
+/// Everything that makes a commit another one.
+fn fingerprint(commit: &Commit) -> [u8; 16] {
+    let Commit { token: _, ending, effects, produce, result } = commit;
+    let effects: Vec<_> = effects
+        .iter()
+        .map(|Finish { token, status, outcome }| {
+            let status = match status {
+                FinishStatus::Succeeded => 0_u8,
+                FinishStatus::FailedFinal => 1,
+                FinishStatus::FailedRetryable { renew: false } => 2,
+                FinishStatus::FailedRetryable { renew: true } => 3,
+                FinishStatus::Unknown => 4,
+            };
+            let result = outcome.result.as_ref().map(|result| format!("{result:?}"));
+            (token.hash, token.born, token.fence, status, outcome.code, result, &outcome.error)
+        })
+        .collect();
+    let produce: Vec<_> = produce
+        .iter()
+        .map(|produce| (&produce.topic.topic, content(produce), produce.envelope.deadline))
+        .collect();
+    let result = result.as_ref().map(|result| format!("{result:?}"));
+    pack::fingerprint(&(ending, effects, produce, result))
+}
+
+fn check(commit: &Commit) -> Result<(), Rejection> {
+    let Commit { ending, effects, produce, result, .. } = commit;
+    let is_over = match ending {
+        Ending::Ack | Ending::Final(_) => true,
+        Ending::Nack { delay_ms, .. } if delay_ms.is_some_and(|delay| delay > DELAY_MS_MAX) => {
+            return Err(Rejection::invalid("delay_ms", "is at most 604800000"));
+        }
+        Ending::Nack { .. } => false,
+    };
+    if !produce.is_empty() && !is_over {
+        return Err(Rejection::invalid("produce", "goes with ack and with a final nack only"));
+    }
+    if result.is_some() && *ending != Ending::Ack {
+        return Err(Rejection::invalid("result", "goes with ack only"));
+    }
+    if effects.len() > usize::from(EFFECTS_MAX) {
+        return Err(Rejection::invalid("effects", "are at most 32"));
+    }
+    if produce.len() > PRODUCES_MAX {
+        return Err(Rejection::invalid("produce", "is at most 100"));
+    }
+    Ok(())
+}

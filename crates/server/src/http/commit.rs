@@ -1,0 +1,76 @@
+//! One atomic commit: the end of a delivery, the outcomes of its effects, the next steps.
+
+use axum::Json;
+use axum::extract::State;
+use driftq_api::commit::{Commit as CommitRequest, Committed};
+use driftq_core::command::{Commit, CommitReceipt, Ending};
+use driftq_core::{Command, Reply};
+
+use super::effects::{finish_of, outcome};
+use super::failure::Failure;
+use super::input::{Ask, Input, Param};
+use super::openapi::{Conflicting, Missing, Uncommitted};
+use super::{App, produce, unexpected};
+
+impl Ask for CommitRequest {
+    const QUERY: &'static [Param] = &[];
+}
+
+/// Settles a delivery, finishes its effects and produces what follows, all or nothing.
+#[utoipa::path(
+    post, path = "/v1/commit", operation_id = "commit", tag = "effects",
+    request_body = CommitRequest,
+    responses(
+        (status = 200, description = "all of it is done", body = Committed),
+        Missing, Uncommitted, Conflicting,
+    ),
+)]
+pub(crate) async fn commit(
+    State(app): State<App>,
+    input: Input<CommitRequest>,
+) -> Result<Json<Committed>, Failure> {
+    let commit = commit_of(&app, input.asked)?;
+    let Reply::Committed { produced, repeated } =
+        app.ask(Command::Commit(Box::new(commit))).await?
+    else {
+        return Err(unexpected());
+    };
+    let receipt = |of: CommitReceipt| produce::shown(of.topic.to_string(), of.receipt);
+    let produced = produced.into_iter().map(receipt).collect();
+    Ok(Json(Committed { status: "committed", repeated, produced }))
+}
+
+fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, Failure> {
+    let CommitRequest { token, settle, reason, delay_ms, is_final, effects, produce, result } =
+        asked;
+    let has_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some();
+    let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
+    let ending = match (settle.as_deref(), is_final.unwrap_or(false)) {
+        (None | Some("ack"), _) if has_nack => {
+            return Err(Failure::invalid("", "reason, delay_ms and final belong to a nack"));
+        }
+        (None | Some("ack"), _) => Ending::Ack,
+        (Some("nack"), true) if delay_ms.is_some() => {
+            return Err(Failure::invalid("delay_ms", "a final nack has no delay"));
+        }
+        (Some("nack"), true) => Ending::Final(reason),
+        (Some("nack"), false) => Ending::Nack { reason, delay_ms },
+        (Some(_), _) => return Err(Failure::invalid("settle", "is ack or nack")),
+    };
+    let in_part = |part: &'static str, index: usize| {
+        move |failure: Failure| failure.with("part", part).with("index", index)
+    };
+    let effects = effects.into_iter().enumerate();
+    let effects =
+        effects.map(|(at, finish)| finish_of(app, finish).map_err(in_part("effects", at)));
+    let messages = produce.into_iter().enumerate();
+    let messages = messages
+        .map(|(at, message)| produce::message(message, None).map_err(in_part("produce", at)));
+    Ok(Commit {
+        token: app.token("token", &token)?,
+        ending,
+        effects: effects.collect::<Result<_, _>>()?,
+        produce: messages.collect::<Result<_, _>>()?,
+        result: outcome(None, result, None, None)?.result,
+    })
+}
