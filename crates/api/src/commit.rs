@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use crate::effect::Finish;
 use crate::message::{Produce, Receipt};
-use crate::schema::{AnyJson, CommitSettle, CommittedStatus, LeaseToken};
+use crate::schema::{AnyJson, CommitSettle, CommittedStatus, LeaseToken, QueuedStatus, TopicName};
 use crate::strict::objects;
 
 /// `POST /v1/commit`.
@@ -40,5 +40,26 @@ pub struct Committed {
     #[schema(value_type = CommittedStatus)]
     pub status: &'static str,
     pub repeated: bool,
-    pub produced: Vec<Receipt>,
+    pub produced: Vec<Produced>,
+}
+
+/// A message of a commit.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum Produced {
+    /// Stored.
+    Stored(Receipt),
+    /// On its way to another shard.
+    Queued(Queued),
+}
+
+/// A message on its way: durable, and arrives once.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Queued {
+    #[schema(value_type = QueuedStatus)]
+    pub status: &'static str,
+    #[schema(value_type = TopicName)]
+    pub topic: String,
+    pub deduplicated: bool,
 }

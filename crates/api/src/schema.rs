@@ -173,6 +173,8 @@ schemas! {
     ResolvedAs = words(&["succeeded", "failed", "retry"]);
     /// How a delivery ends.
     CommitSettle = words(&["ack", "nack"]).default(Some("ack".into()));
+    /// On its way.
+    QueuedStatus = words(&["queued"]);
     /// All of it is done.
     CommittedStatus = words(&["committed"]);
     /// It goes on.

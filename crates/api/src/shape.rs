@@ -108,6 +108,7 @@ impl ErrorCode {
                     "partition_buffer_bytes_full",
                     "storage_low",
                     "connections",
+                    "outbox_full",
                 ];
                 vec![
                     always("reason", word(&reasons)),

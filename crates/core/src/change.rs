@@ -7,9 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Hold, Peer, Reply};
+use crate::command::{Arrive, Hold, Outgoing, Peer, Reply};
 use crate::effect::EffectRow;
-use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, Text, TopicId};
+use crate::id::{
+    ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, ShardId, Text, TopicId,
+};
 use crate::message::{DeathReason, Message};
 use crate::row::{Hash16, MarkKind, RecordKind};
 use crate::settings::{RetryPolicy, SettingsPatch};
@@ -362,6 +364,10 @@ pub enum Change {
     Held { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
     /// … which is over.
     HeldGone { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
+    /// A message is on its way to another shard.
+    Outbox { target: ShardId, seq: u64, message: Box<Outgoing> },
+    /// … and has arrived, or never will.
+    OutboxGone { target: ShardId, seq: u64 },
     /// A dead letter is made or brought back.
     Dead(Box<DeadRow>),
     /// A dead letter is no longer listed.
@@ -449,6 +455,8 @@ pub enum Chore {
     DropDead { source: TopicId },
     /// A group that nobody reads goes.
     Idle(GroupId),
+    /// Messages wait for another shard.
+    Send { target: ShardId },
 }
 
 impl Note {
@@ -464,6 +472,8 @@ pub enum Effect {
     Deliver(ConsumerId, Box<Delivery>),
     /// The consumer's group or topic is gone: end its stream.
     Dismiss(ConsumerId),
+    /// Have another shard take messages, and tell what became of them.
+    Send(ShardId, Box<Arrive>),
 }
 
 /// One hand-over of a message to a consumer.

@@ -4,13 +4,14 @@ mod commit;
 mod dead;
 mod effect;
 mod explain;
+mod outbox;
 mod peek;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::{Doubt, EffectState};
-use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, Text, TopicId};
+use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
 use crate::message::{Envelope, Receipt, Routing, Trace};
 use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
@@ -24,6 +25,7 @@ pub use effect::{
     ListEffects, Produced, Request, Resolve,
 };
 pub use explain::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
+pub use outbox::{Arrive, Arrived, Outgoing, Sender};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
 
 /// A topic by name.
@@ -123,6 +125,15 @@ pub enum Command {
     ViewEffect(Box<EffectQuery>),
     /// Look for effects whose outcome is not known.
     ListEffects(Box<ListEffects>),
+    /// Send what waits for another shard. Comes from the shard itself.
+    Send {
+        /// Which.
+        target: ShardId,
+    },
+    /// Messages come from another shard.
+    Arrive(Box<Arrive>),
+    /// What became of messages that were sent.
+    Arrived(Box<Arrived>),
     /// The storage is nearly full, or has room again: nothing new is stored meanwhile, so that what frees
     /// room can still be written. Comes from whoever watches it, again after every recovery.
     StorageLow(bool),
@@ -429,6 +440,8 @@ pub enum Reply {
     TakenKey(Box<Produced>),
     /// Effects whose outcome is not known.
     Effects(Box<Effects>),
+    /// So far messages of another shard have arrived.
+    Arrived(Arrived),
     /// So much would go with a topic.
     WouldDeleteTopic { messages: u64, open: u64, groups: u64, dead_letters: u64 },
     /// So much would go with a group.
@@ -513,6 +526,8 @@ pub enum Full {
     Bytes(Option<Text>),
     /// The storage of the node.
     Storage,
+    /// Messages that wait for another shard.
+    Outbox,
 }
 
 /// The command is refused and has changed nothing.

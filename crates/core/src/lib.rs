@@ -12,6 +12,7 @@ pub mod limits;
 mod message;
 mod pack;
 mod pipeline;
+pub mod placement;
 mod recovery;
 pub mod row;
 mod session;

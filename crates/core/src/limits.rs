@@ -39,6 +39,12 @@ pub const NONCE_BYTES_MAX: usize = 64;
 pub const EFFECTS_MAX: u8 = 32;
 /// Messages of one commit.
 pub const PRODUCES_MAX: usize = 100;
+/// Messages to another shard that one window takes.
+pub const OUTBOX_ROWS_MAX: usize = 256;
+/// Bytes of them.
+pub const OUTBOX_BYTES: usize = 1024 * 1024;
+/// Messages that may wait for one shard.
+pub const OUTBOX_WAITING_MAX: u64 = 10_000;
 /// How long a caller is asked to wait for a person.
 pub const PARKED_RETRY_MS: u64 = 60_000;
 /// Effects without a known outcome that one look takes.

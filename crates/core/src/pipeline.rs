@@ -325,7 +325,8 @@ impl Pipeline {
             self.shard.take(self.now, &decision);
             self.record(&mut open, None, decision);
         }
-        if open.batch.changes.is_empty() && open.batch.replies.is_empty() {
+        let Batch { changes, replies, effects, .. } = &open.batch;
+        if changes.is_empty() && replies.is_empty() && effects.is_empty() {
             return None;
         }
         let batch = open.batch;

@@ -88,6 +88,7 @@ impl Recovery {
             | Key::Note { .. }
             | Key::Record { .. }
             | Key::Held { .. }
+            | Key::Outbox { .. }
             | Key::Dead { .. } => {
                 let key = format!("{:?}", row.key);
                 return Err(Damaged { key, why: "it is not loaded but looked up" });

@@ -10,7 +10,7 @@
 use bytes::Bytes;
 
 use crate::id::{
-    BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, OwnerId, Text, TopicId,
+    BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, OwnerId, ShardId, Text, TopicId,
 };
 use crate::time::Timestamp;
 
@@ -46,6 +46,8 @@ pub enum Table {
     Garbage,
     /// Effects begun under open entries.
     Held,
+    /// Messages on their way to other shards.
+    Outbox,
 }
 
 impl Table {
@@ -54,7 +56,7 @@ impl Table {
         use Table::*;
         let all = [
             Head, Topic, Group, Lane, Cursor, Mark, Page, Block, Note, Owner, Record, Dead,
-            Garbage, Held,
+            Garbage, Held, Outbox,
         ];
         all.get(number).copied()
     }
@@ -89,12 +91,19 @@ impl RecordKind {
 pub enum MarkKind {
     /// Next expiry bucket to drop, per level.
     Expiry = 1,
+    /// The number of the next message to another shard.
+    OutboxNext = 2,
+    /// The number of the first that has not arrived there.
+    OutboxDone = 3,
+    /// The number of the next message from another shard.
+    Arrived = 4,
 }
 
 impl MarkKind {
     /// The kind of a number.
     pub fn of(number: u8) -> Option<MarkKind> {
-        (number == MarkKind::Expiry as u8).then_some(MarkKind::Expiry)
+        use MarkKind::*;
+        [Expiry, OutboxNext, OutboxDone, Arrived].into_iter().find(|kind| *kind as u8 == number)
     }
 }
 
@@ -169,6 +178,10 @@ pub enum Key {
         offset: Offset,
         hash: Hash16,
     },
+    Outbox {
+        target: ShardId,
+        seq: u64,
+    },
 }
 
 impl Key {
@@ -189,6 +202,7 @@ impl Key {
             Key::Dead { .. } => Table::Dead,
             Key::Garbage { .. } => Table::Garbage,
             Key::Held { .. } => Table::Held,
+            Key::Outbox { .. } => Table::Outbox,
         }
     }
 }

@@ -49,6 +49,8 @@ pub struct Config {
     pub min_free_bytes: u64,
     /// Settings of topics that do not say otherwise.
     pub defaults: Settings,
+    /// How many shards there are. A storage keeps the number it was made with.
+    pub shards: u32,
     /// The build.
     pub commit: &'static str,
 }
@@ -67,6 +69,7 @@ impl Config {
             value_bytes: VALUE_BYTES_DEFAULT,
             min_free_bytes: MIN_FREE_BYTES,
             defaults: Settings::default(),
+            shards: 1,
             commit: "unknown",
         }
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use driftq_core::command::CreateTopic;
-use driftq_core::{Command, Reply, SettingsPatch, ShardConfig, ShardId};
+use driftq_core::{Command, Reply, SettingsPatch, ShardConfig};
 use driftq_storage::sqlite::{OpenError, Sqlite};
 use driftq_storage::{Engine, Identity, Memory, wall_clock};
 use tokio::sync::watch;
@@ -14,7 +14,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::config::{Config, EngineConfig};
 use crate::http::{self, About, App, Guard, Listener, Parts, Refusals};
 use crate::metrics::Metrics;
-use crate::node::{Node, ShardTask, Status};
+use crate::node::{Node, ShardTasks, Status};
 use crate::space::Watch;
 
 /// A server that does not start.
@@ -40,7 +40,7 @@ pub enum StartError {
 pub struct Server {
     address: SocketAddr,
     node: Node,
-    shard: ShardTask,
+    shards: ShardTasks,
     draining: watch::Sender<bool>,
     http: JoinHandle<()>,
     /// What goes on beside requests.
@@ -57,14 +57,14 @@ impl Server {
         let (engine, identity, about) = open(&config)?;
         let keys = identity.token_keys().expect("looked at when it was opened");
         let shard = ShardConfig {
-            shard: ShardId(0),
+            shards: config.shards,
             restore: identity.restore,
             defaults: config.defaults.clone(),
             value_bytes_max: config.value_bytes,
             ..ShardConfig::default()
         };
         let metrics = Arc::new(Metrics::default());
-        let (node, task) = Node::start(engine.clone(), shard, keys, metrics.clone());
+        let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics);
         if let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
         }
@@ -102,7 +102,7 @@ impl Server {
         });
         beside.spawn(refusals.tell());
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
-        Ok(Server { address, node, shard: task, draining, http, beside })
+        Ok(Server { address, node, shards, draining, http, beside })
     }
 
     /// Where it listens.
@@ -135,7 +135,7 @@ impl Server {
         // It does not panic; if it did, there is nothing left to wait for.
         let _ended = self.http.await;
         self.beside.shutdown().await;
-        self.shard.stop().await;
+        self.shards.stop().await;
     }
 }
 

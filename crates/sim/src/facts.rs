@@ -200,6 +200,8 @@ impl Facts {
             | Change::Effect(_)
             | Change::Held { .. }
             | Change::HeldGone { .. }
+            | Change::Outbox { .. }
+            | Change::OutboxGone { .. }
             | Change::DeadGone { .. }
             | Change::MessageGone { .. }
             | Change::Trim { .. }

@@ -118,6 +118,7 @@ fn told(reply: &Reply) -> Told {
         | Reply::Explained(_)
         | Reply::Purged { .. }
         | Reply::Committed { .. }
+        | Reply::Arrived(_)
         | Reply::Began(_)
         | Reply::Finished { .. }
         | Reply::Effect(_)

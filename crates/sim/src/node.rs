@@ -408,6 +408,7 @@ impl World {
                     }
                 }
                 Effect::Dismiss(consumer) => self.hang_up(*consumer),
+                Effect::Send(..) => unreachable!("there is one shard"),
             }
         }
         self.write_lines(life);

@@ -43,8 +43,8 @@ pub enum Ending {
 pub struct CommitReceipt {
     /// The topic that was asked for.
     pub topic: Text,
-    /// Where it is.
-    pub receipt: Receipt,
+    /// Where it is; on its way to another shard if absent.
+    pub receipt: Option<Receipt>,
 }
 
 /// A list in a commit.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use crate::effect::{EffectRow, EffectState, Outcome, ResolvedAs, Scope};
-use crate::id::Text;
+use crate::id::{ShardId, Text};
 use crate::message::Receipt;
 use crate::row::Hash16;
 use crate::settings::OnDoubt;
@@ -105,6 +105,8 @@ pub struct Resolve {
 /// [`Effects::next`].
 #[derive(Debug, Clone)]
 pub struct ListEffects {
+    /// On which shard.
+    pub shard: ShardId,
     /// Isolation boundary.
     pub namespace: Text,
     /// In which state.

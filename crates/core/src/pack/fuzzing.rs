@@ -37,6 +37,7 @@ pub fn reread(row: &Row) -> Result<Reread, Damaged> {
         Key::Record { kind: RecordKind::Effect, .. } => {
             effect_row(row).map(|effect| reread_as(&effect, vec![put_effect(&effect)]))
         }
+        Key::Outbox { .. } => packed::<crate::command::Outgoing>(row),
         Key::Held { .. } => Ok(reread_as(&(), vec![row.clone()])),
         // Its content is known to the verbs alone.
         Key::Record { .. } => Ok(reread_as(&(), vec![row.clone()])),

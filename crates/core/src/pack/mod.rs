@@ -95,6 +95,7 @@ pub fn verify(row: &Row) -> Result<(), Damaged> {
         | Table::Page
         | Table::Block
         | Table::Record
+        | Table::Outbox
         | Table::Garbage => unseal(&row.body).map(drop).map_err(damaged),
     }
 }
@@ -134,6 +135,10 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
         effect::put_effect(effect)
     } else if let Change::Held { generation, lane, offset, hash } = *change {
         plain(Key::Held { generation, lane, offset, hash }, Bytes::new())
+    } else if let Change::Outbox { target, seq, message } = change {
+        plain(Key::Outbox { target: *target, seq: *seq }, seal(message))
+    } else if let Change::OutboxGone { target, seq } = *change {
+        return Some((Key::Outbox { target, seq }, None));
     } else if let Change::HeldGone { generation, lane, offset, hash } = *change {
         return Some((Key::Held { generation, lane, offset, hash }, None));
     } else {

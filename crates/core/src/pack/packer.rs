@@ -168,6 +168,8 @@ impl Packer {
             | Change::Effect(_)
             | Change::Held { .. }
             | Change::HeldGone { .. }
+            | Change::Outbox { .. }
+            | Change::OutboxGone { .. }
             | Change::Dead(_)
             | Change::DeadGone { .. }
             | Change::MessageGone { .. } => {

@@ -9,8 +9,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::change::{Lookup, Reads};
-use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, Text, TopicId};
-use crate::limits::{DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX};
+use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, ShardId, Text, TopicId};
+use crate::limits::{
+    DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, OUTBOX_BYTES, OUTBOX_ROWS_MAX, PEEK_BYTES,
+    PEEK_PAGES_MAX,
+};
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
 use crate::row::{Columns, Hash16, Key, NEVER, Read, RecordKind, Row, Table, Write};
@@ -48,6 +51,14 @@ impl Lookup {
                 let (rows, bytes) = (usize::MAX, usize::MAX);
                 Read::Range { from, to, reverse: false, rows, bytes, bodies: false }
             }
+            Lookup::Outbox { target, from } => Read::Range {
+                from: Key::Outbox { target, seq: from },
+                to: Key::Outbox { target, seq: NUMBER_MAX },
+                reverse: false,
+                rows: OUTBOX_ROWS_MAX,
+                bytes: OUTBOX_BYTES,
+                bodies: true,
+            },
             Lookup::Unending { from } => {
                 Read::Unending { kind: RecordKind::Effect, from, rows: EFFECT_ROWS_MAX }
             }
@@ -141,6 +152,15 @@ impl<'a> Found<'a> {
         let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
         let keys = self.overlay.merged(key(offset)..key(offset + 1), answered).into_keys();
         Ok(keys.filter_map(hash_of).collect())
+    }
+
+    /// Messages on their way to another shard, in order and without gap.
+    pub(crate) fn outbox(&self, target: ShardId, from: u64) -> Result<Vec<&'a Row>, Reads> {
+        let answered = self.answer(Lookup::Outbox { target, from })?;
+        let key = |seq| Key::Outbox { target, seq };
+        let rows = self.overlay.merged(key(from)..key(NUMBER_MAX), answered);
+        let in_order = (from..).zip(rows).take_while(|(seq, (of, _))| *of == key(*seq));
+        Ok(in_order.map(|(_, (_, row))| row).collect())
     }
 
     /// Effects without an end, by their hashes from `from` on, and where to go on.
@@ -275,7 +295,10 @@ pub(crate) struct Overlay {
 
 /// Tables whose rows are looked up while deciding.
 fn is_looked_up(table: Table) -> bool {
-    matches!(table, Table::Record | Table::Note | Table::Dead | Table::Page | Table::Held)
+    matches!(
+        table,
+        Table::Record | Table::Note | Table::Dead | Table::Page | Table::Held | Table::Outbox
+    )
 }
 
 impl Overlay {

@@ -44,6 +44,8 @@ impl Opened {
             message.size() as usize + SMALL_ROW_BYTES
         } else if let Change::Record(record) = change {
             record.body.len() + SMALL_ROW_BYTES
+        } else if let Change::Outbox { message, .. } = change {
+            message.key.len() + message.value.len() + SMALL_ROW_BYTES
         } else if let Change::Effect(effect) = change {
             effect.outcome.size() + SMALL_ROW_BYTES
         } else {

@@ -5,8 +5,9 @@ use crate::change::{
     TopicRow,
 };
 use crate::command::TopicName;
-use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, Text, TopicId};
+use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
 use crate::limits::{RECOVERY_GRACE_MS, RETRY_READ_AHEAD_MS};
+use crate::row::MarkKind;
 use crate::shard::Shard;
 use crate::shard::cache::{Kept, Staged};
 use crate::shard::open::Open;
@@ -67,6 +68,9 @@ impl Shard {
             Change::Mark { kind, id, value } => {
                 let mark = self.marks.entry((*kind, *id)).or_default();
                 *mark = (*mark).max(*value);
+                if *kind == MarkKind::OutboxNext {
+                    self.plan_send(ShardId(*id as u32), self.now);
+                }
             }
             Change::Garbage { id, garbage } => {
                 self.garbage.insert(*id, Garbage::clone(garbage));
@@ -89,6 +93,8 @@ impl Shard {
             | Change::Effect(_)
             | Change::Held { .. }
             | Change::HeldGone { .. }
+            | Change::Outbox { .. }
+            | Change::OutboxGone { .. }
             | Change::DeadGone { .. }
             | Change::Trim { .. }
             | Change::Expire { .. }

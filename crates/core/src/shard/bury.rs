@@ -185,7 +185,7 @@ impl Shard {
     }
 }
 
-fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
+pub(super) fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
     TopicRow {
         id,
         namespace: source.row.namespace.clone(),

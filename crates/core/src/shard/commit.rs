@@ -5,14 +5,16 @@
 //! refused. An attempt that holds its message has not committed, so the record is only looked for when
 //! it does not.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Decision, Entry, Lookup, Reads, Record};
 use crate::command::{
     Claim, Commit, CommitReceipt, Ending, Finish, FinishStatus, Nack, NackKind, Part, Produce,
-    Rejection, Reply, Stale,
+    Rejection, Reply, Sender, Stale,
 };
-use crate::id::{Generation, GroupId, Lane, Offset};
+use crate::id::{Generation, GroupId, Lane, Offset, ShardId};
 use crate::limits::{DELAY_MS_MAX, EFFECTS_MAX, PRODUCES_MAX};
 use crate::message::Message;
 use crate::pack::{self, effect_hash};
@@ -104,7 +106,7 @@ impl Shard {
             true => None,
             false => Some(self.message_at(held.topic.row.id, held.lane, held.offset, found)?),
         };
-        let mut decision = self.produced(now, commit, message.as_deref(), found)?;
+        let mut decision = self.produced(now, commit, &held, message.as_deref(), found)?;
         if let (Some(result), Some(message)) = (&commit.result, &message) {
             let own = self.own_result(now, &held, message, result, &mut effects, found)?;
             own.into_iter().for_each(|row| self.put_effect(now, row, &mut decision.changes));
@@ -189,19 +191,34 @@ impl Shard {
         &self,
         now: Timestamp,
         commit: &Commit,
+        held: &Held<'_>,
         message: Option<&Message>,
         found: &Found<'_>,
     ) -> Decided {
         let mut decision = Decision::reply(Reply::Done);
         let mut beside = Beside::default();
+        let mut queued: BTreeMap<ShardId, u64> = BTreeMap::new();
         let (mut produced, mut needs): (Vec<CommitReceipt>, Reads) = (Vec::new(), Vec::new());
         for (index, asked) in commit.produce.iter().enumerate() {
             let produce = with_origin(asked, message);
+            let topic = asked.topic.topic.clone();
+            if let Some(target) = self.elsewhere(&produce) {
+                let before = queued.entry(target).or_default();
+                let sender = Sender {
+                    topic: held.topic.row.id,
+                    group: held.group.row.id,
+                    lane: held.lane,
+                    message: self.message_id_of(held),
+                };
+                let changes = &mut decision.changes;
+                let put = self.queue(now, target, &produce, sender, *before, changes);
+                put.map_err(|why| in_part(Part::Produce, index, why.into()))?;
+                *before += 1;
+                produced.push(CommitReceipt { topic, receipt: None });
+                continue;
+            }
             match self.store(now, &produce, Some(&mut beside), found, &mut decision) {
-                Ok(receipt) => {
-                    let topic = asked.topic.topic.clone();
-                    produced.push(CommitReceipt { topic, receipt });
-                }
+                Ok(receipt) => produced.push(CommitReceipt { topic, receipt: Some(receipt) }),
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(refusal) => return Err(in_part(Part::Produce, index, refusal)),
             }

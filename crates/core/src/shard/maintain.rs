@@ -3,7 +3,7 @@
 
 use crate::change::{Change, Chore, Decision, Garbage, Note, Sweep};
 use crate::command::Command;
-use crate::id::{Lane, Offset, TopicId};
+use crate::id::{Lane, Offset};
 use crate::limits::{OWNERS_FORGOTTEN_MAX, TRIM_OFFSETS_MAX};
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
@@ -24,8 +24,8 @@ impl Shard {
             let (done, note) = match chore {
                 Chore::Retain { topic, lane } => self.retain(now, topic, lane),
                 Chore::Idle(group) => self.look_for_readers(now, group),
-                // It takes reads: [`Shard::commands`] sees to it.
-                Chore::DropDead { .. } => continue,
+                // They take reads: [`Shard::commands`] sees to it.
+                Chore::DropDead { .. } | Chore::Send { .. } => continue,
             };
             changes.extend(done);
             notes.push(note);
@@ -44,14 +44,15 @@ impl Shard {
     pub(crate) fn commands(&mut self, now: Timestamp) -> Vec<Command> {
         let due = self.live.chores_due.iter().take_while(|(at, _)| *at <= now);
         let due = due.filter_map(|(_, chore)| match *chore {
-            Chore::DropDead { source } => Some(source),
+            Chore::DropDead { source } => Some((*chore, Command::DropDead { source })),
+            Chore::Send { target } => Some((*chore, Command::Send { target })),
             Chore::Retain { .. } | Chore::Idle(_) => None,
         });
-        let sources: Vec<TopicId> = due.take(CHORES_MAX).collect();
-        for &source in &sources {
-            self.set_chore(Chore::DropDead { source }, None);
+        let due: Vec<(Chore, Command)> = due.take(CHORES_MAX).collect();
+        for (chore, _) in &due {
+            self.set_chore(*chore, None);
         }
-        sources.into_iter().map(|source| Command::DropDead { source }).collect()
+        due.into_iter().map(|(_, command)| command).collect()
     }
 
     /// Whether [`Shard::maintain`] has anything to do at `now`.

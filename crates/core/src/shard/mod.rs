@@ -34,6 +34,7 @@ mod ledger;
 mod live;
 mod maintain;
 mod open;
+mod outbox;
 mod partition;
 mod patch;
 mod pause;
@@ -79,6 +80,8 @@ use state::{Live, Owners, Wakeup};
 pub struct ShardConfig {
     /// Its number.
     pub shard: ShardId,
+    /// How many there are.
+    pub shards: u32,
     /// Restore generation of the storage.
     pub restore: u32,
     /// Settings of topics that change nothing.
@@ -93,6 +96,7 @@ impl Default for ShardConfig {
     fn default() -> ShardConfig {
         ShardConfig {
             shard: ShardId(0),
+            shards: 1,
             restore: 0,
             defaults: Settings::default(),
             value_bytes_max: crate::limits::VALUE_BYTES_DEFAULT,
@@ -188,6 +192,9 @@ impl Shard {
             Command::Explain(explain) => self.explain_reads(explain),
             Command::Purge(purge) => self.purge_reads(purge),
             Command::Commit(commit) => self.commit_reads(commit),
+            Command::Send { target } => self.send_reads(*target),
+            Command::Arrive(arrive) => self.arrive_reads(arrive),
+            Command::Arrived(arrived) => self.arrived_reads(arrived),
             Command::Begin(begin) => self.begin_reads(begin),
             Command::Finish(finish) => vec![ledger::record_lookup(finish.token.hash)],
             Command::ExtendEffect(extend) => vec![ledger::record_lookup(extend.token.hash)],
@@ -263,6 +270,9 @@ impl Shard {
             Command::Explain(explain) => self.explain(now, explain, found),
             Command::Purge(purge) => self.purge(purge, found),
             Command::Commit(commit) => self.commit(now, commit, found),
+            Command::Send { target } => self.send(now, *target, found),
+            Command::Arrive(arrive) => self.arrive(now, arrive, found),
+            Command::Arrived(arrived) => self.arrived(now, arrived, found),
             Command::Begin(begin) => self.begin(now, begin, found),
             Command::Finish(finish) => self.finish(now, finish, found),
             Command::ExtendEffect(extend) => self.extend_effect(now, extend, found),
@@ -435,6 +445,7 @@ impl Shard {
         let sources: Vec<TopicId> = self.topics.keys().copied().collect();
         sources.into_iter().for_each(|source| self.plan_drop(source, Timestamp(0)));
         self.recover_idle(now);
+        self.recover_outbox(now);
     }
 
     pub(crate) fn message_id(&self, topic: TopicId, lane: Lane, offset: Offset) -> MessageId {

@@ -28,6 +28,14 @@ pub(super) struct Beside {
     turns: BTreeMap<TopicId, u32>,
     /// Keys it takes, with the content and the receipt.
     keys: BTreeMap<Hash16, ([u8; 16], Receipt)>,
+    /// They were accepted before and have come a long way: what has run out by now is for delivery to see.
+    arrives: bool,
+}
+
+impl Beside {
+    pub(super) fn arriving() -> Beside {
+        Beside { arrives: true, ..Beside::default() }
+    }
 }
 
 impl Shard {
@@ -75,8 +83,8 @@ impl Shard {
         let turn = beside.as_ref().and_then(|beside| beside.turns.get(&topic.row.id));
         let turn = turn.copied().unwrap_or(topic.keyless_turn);
         let (partition, turn) = choose_partition(produce, topic, turn)?;
-        if produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
-            return Err(Rejection::DeadlinePassed.into());
+        if !beside.as_ref().is_some_and(|beside| beside.arrives) {
+            check_deadline(now, produce)?;
         }
         self.check_size(produce)?;
         let lane = Lane::of(partition);
@@ -108,6 +116,13 @@ impl Shard {
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
         decision.notes.extend(turn.map(|turn| Note::KeylessTurn { topic: topic.row.id, turn }));
         Ok(receipt)
+    }
+
+    /// What can be told of a message before its topic is known.
+    pub(super) fn check_produce(&self, now: Timestamp, produce: &Produce) -> Result<(), Rejection> {
+        check_syntax(produce)?;
+        check_deadline(now, produce)?;
+        self.check_size(produce)
     }
 
     /// Router, then envelope, then as requested.
@@ -145,7 +160,14 @@ impl Shard {
     }
 }
 
-fn message(restore: u32, now: Timestamp, produce: &Produce) -> Message {
+fn check_deadline(now: Timestamp, produce: &Produce) -> Result<(), Rejection> {
+    match produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
+        true => Err(Rejection::DeadlinePassed),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn message(restore: u32, now: Timestamp, produce: &Produce) -> Message {
     Message {
         restore,
         produced_at: now,

@@ -17,6 +17,7 @@ mod ledger;
 mod limits;
 mod list;
 mod order;
+mod outbox;
 mod owners;
 mod packing;
 mod partition;

@@ -2,8 +2,9 @@
 
 use axum::Json;
 use axum::extract::State;
-use driftq_api::commit::{Commit as CommitRequest, Committed};
+use driftq_api::commit::{Commit as CommitRequest, Committed, Produced, Queued};
 use driftq_core::command::{Commit, CommitReceipt, Ending};
+use driftq_core::placement::Place;
 use driftq_core::{Command, Reply};
 
 use super::effects::{finish_of, outcome};
@@ -30,14 +31,33 @@ pub(crate) async fn commit(
     input: Input<CommitRequest>,
 ) -> Result<Json<Committed>, Failure> {
     let commit = commit_of(&app, input.asked)?;
+    check_targets(&app, &commit).await?;
     let Reply::Committed { produced, repeated } =
         app.ask(Command::Commit(Box::new(commit))).await?
     else {
         return Err(unexpected());
     };
-    let receipt = |of: CommitReceipt| produce::shown(of.topic.to_string(), of.receipt);
+    let receipt = |CommitReceipt { topic, receipt }: CommitReceipt| {
+        let topic = topic.to_string();
+        match receipt {
+            Some(receipt) => Produced::Stored(produce::shown(topic, receipt)),
+            None => Produced::Queued(Queued { status: "queued", topic, deduplicated: false }),
+        }
+    };
     let produced = produced.into_iter().map(receipt).collect();
     Ok(Json(Committed { status: "committed", repeated, produced }))
+}
+
+/// Topics on other shards must exist: the shard of the delivery cannot see them.
+async fn check_targets(app: &App, commit: &Commit) -> Result<(), Failure> {
+    for (index, produce) in commit.produce.iter().enumerate() {
+        let view = Command::ViewTopic(produce.topic.clone());
+        if view.place(app.node.shards()) != Place::Shard(commit.token.shard) {
+            let seen = app.ask(view).await;
+            seen.map_err(|failure| failure.with("part", "produce").with("index", index))?;
+        }
+    }
+    Ok(())
 }
 
 fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, Failure> {

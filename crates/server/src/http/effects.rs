@@ -15,7 +15,7 @@ use driftq_core::command::{
     Request, Resolve,
 };
 use driftq_core::effect::{EffectResult, EffectState, Outcome, ResolvedAs, Scope};
-use driftq_core::{Command, OnDoubt, Rejection, Reply, Text};
+use driftq_core::{Command, OnDoubt, Rejection, Reply, ShardId, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
@@ -403,15 +403,17 @@ impl Listed {
         let state = state.ok_or_else(|| Failure::invalid("state", says))?;
         let scope = self.scope.as_deref().map(scope).transpose()?;
         let mut next = Some(match &self.cursor {
-            Some(cursor) => hash(cursor)?,
-            None => [0; 16],
+            Some(cursor) => place(cursor)?,
+            None => (ShardId(0), [0; 16]),
         });
         let (mut found, mut scanned) = (Vec::new(), 0);
-        while let Some(from) = next
+        while let Some((shard, from)) = next
+            && shard.0 < app.node.shards()
             && found.len() < self.limit
             && scanned < SCAN_MAX
         {
             let list = ListEffects {
+                shard,
                 namespace: NAMESPACE.into(),
                 state,
                 scope: scope.clone(),
@@ -424,21 +426,27 @@ impl Listed {
             };
             let Effects { effects, scanned: looked_at, next: on } = *slice;
             scanned += looked_at;
-            next = on;
+            // After the last of a shard comes the first of the next.
+            next = Some(on.map_or((ShardId(shard.0 + 1), [0; 16]), |on| (shard, on)));
             found.extend(effects.iter().map(|effect| effect_view::effect(effect, false)));
         }
-        let next_cursor =
-            next.map(|hash| to_cursor(&format!("{:032x}", u128::from_be_bytes(hash))));
-        Ok(WireEffects { effects: found, next_cursor })
+        let next = next.filter(|(shard, _)| shard.0 < app.node.shards());
+        let cursor = |(shard, hash): (ShardId, [u8; 16])| {
+            to_cursor(&format!("{shard}:{:032x}", u128::from_be_bytes(hash)))
+        };
+        Ok(WireEffects { effects: found, next_cursor: next.map(cursor) })
     }
 }
 
-fn hash(cursor: &str) -> Result<[u8; 16], Failure> {
-    let number = from_cursor(cursor)?;
-    let number = Some(number).filter(|number| number.len() == 32);
-    let number = number.and_then(|number| u128::from_str_radix(&number, 16).ok());
-    let number = number.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))?;
-    Ok(number.to_be_bytes())
+/// Where a list goes on.
+fn place(cursor: &str) -> Result<(ShardId, [u8; 16]), Failure> {
+    let text = from_cursor(cursor)?;
+    let parsed = text.split_once(':').filter(|(_, hash)| hash.len() == 32);
+    let parsed = parsed.and_then(|(shard, hash)| {
+        let hash = u128::from_str_radix(hash, 16).ok()?;
+        Some((ShardId(shard.parse().ok()?), hash.to_be_bytes()))
+    });
+    parsed.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))
 }
 
 /// The key, from the body, from the header, or both if they agree.

@@ -191,6 +191,12 @@ impl From<Rejection> for Failure {
                     Full::Messages(group) => ("partition_buffer_full", group),
                     Full::Bytes(group) => ("partition_buffer_bytes_full", group),
                     Full::Storage => return storage_low(retry_after_ms),
+                    Full::Outbox => {
+                        let says = "too many messages wait for the shard of that topic";
+                        return Failure::new(ErrorCode::ResourceExhausted, says)
+                            .with("reason", "outbox_full")
+                            .retry_after_ms(retry_after_ms);
+                    }
                 };
                 let says = match &group {
                     Some(group) => format!("the partition is full: group {group} is behind"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use driftq_core::change::Delivery;
 use driftq_core::command::Join;
-use driftq_core::{ConsumerId, Line, Reply, Session, Timestamp};
+use driftq_core::{ConsumerId, Line, Reply, Session, ShardId, Timestamp};
 use tokio::time::Instant;
 
 use super::failure::Failure;
@@ -14,6 +14,7 @@ use crate::node::{Deliveries, Given, Node};
 /// A consumer that takes part. Dropped, it leaves, and what the client never saw goes back.
 pub(crate) struct Connection {
     node: Node,
+    shard: ShardId,
     session: Session,
     deliveries: Deliveries,
     began: Instant,
@@ -28,12 +29,15 @@ impl Connection {
     ) -> Result<Connection, Failure> {
         let consumer = app.node.next_consumer();
         // Made before the answer, so that it leaves even if the caller goes while it waits.
-        let mut leaving = Leaving { node: app.node.clone(), consumer: Some(consumer) };
-        let (answered, deliveries) = app.node.join(join(consumer)).await?;
+        let join = join(consumer);
+        let shard = app.node.shard_of(&join.name);
+        let mut leaving = Leaving { node: app.node.clone(), shard, consumer: Some(consumer) };
+        let (answered, deliveries) = app.node.join(join).await?;
         let Reply::Joined { .. } = answered? else { return Err(unexpected()) };
         leaving.consumer = None;
         let session = session(consumer, Timestamp(0));
-        Ok(Connection { node: app.node.clone(), session, deliveries, began: Instant::now() })
+        let node = app.node.clone();
+        Ok(Connection { node, shard, session, deliveries, began: Instant::now() })
     }
 
     fn now(&self) -> Timestamp {
@@ -111,7 +115,7 @@ impl Connection {
         let now = self.now();
         for delivery in deliveries {
             if let Some(command) = self.session.deliver(now, delivery) {
-                self.node.tell(command);
+                self.node.tell(self.shard, command);
             }
         }
     }
@@ -123,7 +127,7 @@ impl Drop for Connection {
         self.deliveries.close();
         self.take_what_came();
         for command in self.session.end() {
-            self.node.tell(command);
+            self.node.tell(self.shard, command);
         }
     }
 }
@@ -131,13 +135,14 @@ impl Drop for Connection {
 /// Leaves, unless told not to.
 struct Leaving {
     node: Node,
+    shard: ShardId,
     consumer: Option<ConsumerId>,
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
         if let Some(consumer) = self.consumer {
-            self.node.tell(driftq_core::Command::Leave(consumer));
+            self.node.tell(self.shard, driftq_core::Command::Leave(consumer));
         }
     }
 }

@@ -12,8 +12,9 @@ mod status;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use driftq_core::command::Join;
-use driftq_core::{Answered, Command, ConsumerId, ShardConfig, TokenKeys};
+use driftq_core::command::{GroupName, Join};
+use driftq_core::placement::{Place, shard_of_topic, together};
+use driftq_core::{Answered, Command, ConsumerId, ShardConfig, ShardId, TokenKeys};
 use driftq_storage::Engine;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -25,77 +26,117 @@ pub use mailbox::{Deliveries, Given};
 pub use status::Status;
 
 use crate::metrics::Metrics;
-use mailbox::{Mail, Mailbox};
+use mailbox::{Call, Mail, Mailbox};
 
 /// Calls that may wait for the shard; more are refused as overload.
 const CALLS_MAX: usize = 65_536;
 
-/// The shards of this node. For now there is one.
+/// The shards of this node: all of them.
 #[derive(Clone)]
 pub struct Node {
-    mailbox: Mailbox,
+    shards: Arc<[Shard]>,
     consumers: Arc<AtomicU64>,
-    status: watch::Receiver<Status>,
     keys: Arc<TokenKeys>,
     awaited: Awaited,
 }
 
-/// The task that serves the shard.
-pub struct ShardTask {
-    stop: watch::Sender<bool>,
-    task: JoinHandle<()>,
+/// The way to one shard, and how it is.
+struct Shard {
+    mailbox: Mailbox,
+    status: watch::Receiver<Status>,
 }
 
-impl ShardTask {
+/// The tasks that serve the shards.
+pub struct ShardTasks {
+    stop: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl ShardTasks {
     /// Lets what is decided be committed and released, then ends.
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        // It does not panic; if it did, there is nothing left to wait for.
-        let _ended = self.task.await;
+        for task in self.tasks {
+            // It does not panic; if it did, there is nothing left to wait for.
+            let _ended = task.await;
+        }
     }
 }
 
 impl Node {
-    /// Serves a shard on an engine.
+    /// Serves the shards of an engine. `config` is that of each but for its number.
     pub fn start(
         engine: Arc<dyn Engine>,
-        config: ShardConfig,
+        config: &ShardConfig,
         keys: TokenKeys,
-        metrics: Arc<Metrics>,
-    ) -> (Node, ShardTask) {
-        let (send, receive) = mpsc::channel(CALLS_MAX);
-        let (status, seen) = watch::channel(Status::Starting);
+        metrics: &Arc<Metrics>,
+    ) -> (Node, ShardTasks) {
         let (stop, stopped) = watch::channel(false);
-        let mailbox = Mailbox::new(send);
         let awaited = Awaited::default();
-        let task = shard_task::ShardTask {
-            engine,
-            config,
-            mailbox: mailbox.clone(),
-            inbox: receive,
-            status,
-            stop: stopped,
-            metrics,
-            awaited: awaited.clone(),
-        };
-        let node = Node {
-            mailbox,
-            consumers: Arc::new(AtomicU64::new(0)),
-            status: seen,
-            keys: Arc::new(keys),
-            awaited,
-        };
-        (node, ShardTask { stop, task: tokio::spawn(task.run()) })
+        let numbers = (0..config.shards.max(1)).map(ShardId);
+        let (mailboxes, inboxes): (Vec<Mailbox>, Vec<Inbox>) = numbers
+            .clone()
+            .map(|_| mpsc::channel(CALLS_MAX))
+            .map(|(send, receive)| (Mailbox::new(send), receive))
+            .unzip();
+        let (mut shards, mut tasks) = (Vec::new(), Vec::new());
+        for (number, inbox) in numbers.zip(inboxes) {
+            let (status, seen) = watch::channel(Status::Starting);
+            let mailbox = mailboxes[number.0 as usize].clone();
+            let task = shard_task::ShardTask {
+                engine: engine.clone(),
+                config: ShardConfig { shard: number, ..config.clone() },
+                mailbox: mailbox.clone(),
+                peers: mailboxes.clone(),
+                inbox,
+                status,
+                stop: stopped.clone(),
+                metrics: metrics.clone(),
+                awaited: awaited.clone(),
+            };
+            shards.push(Shard { mailbox, status: seen });
+            tasks.push(tokio::spawn(task.run()));
+        }
+        let consumers = Arc::new(AtomicU64::new(0));
+        let node = Node { shards: shards.into(), consumers, keys: Arc::new(keys), awaited };
+        (node, ShardTasks { stop, tasks })
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> u32 {
+        self.shards.len() as u32
+    }
+
+    fn mailbox(&self, shard: ShardId) -> &Mailbox {
+        // A number from a token or an id may be of another storage: the core says that it knows nothing.
+        &self.shards.get(shard.0 as usize).unwrap_or(&self.shards[0]).mailbox
+    }
+
+    fn send(&self, command: Command) -> Result<Call, Lost> {
+        match command.place(self.shards()) {
+            Place::Shard(shard) => self.mailbox(shard).call(command),
+            Place::Every | Place::Known => self.mailbox(ShardId(0)).call(command),
+        }
     }
 
     /// Has a command decided, and waits until the answer may be shown.
     pub async fn call(&self, command: Command) -> Result<Answered, Lost> {
-        self.mailbox.call(command)?.answered().await
+        if self.shards() == 1 || command.place(self.shards()) != Place::Every {
+            return self.send(command)?.answered().await;
+        }
+        let mut replies = Vec::with_capacity(self.shards.len());
+        for shard in &*self.shards {
+            match shard.mailbox.call(command.clone())?.answered().await? {
+                Ok(reply) => replies.push(reply),
+                Err(rejection) => return Ok(Err(rejection)),
+            }
+        }
+        Ok(Ok(together(replies)))
     }
 
     /// Sends commands one after the other, so that a batch can decide them together, then waits for all.
     pub async fn call_all(&self, commands: Vec<Command>) -> Vec<Result<Answered, Lost>> {
-        let sent: Vec<_> = commands.into_iter().map(|command| self.mailbox.call(command)).collect();
+        let sent: Vec<_> = commands.into_iter().map(|command| self.send(command)).collect();
         let mut answers = Vec::with_capacity(sent.len());
         for call in sent {
             answers.push(match call {
@@ -111,30 +152,45 @@ impl Node {
         ConsumerId(self.consumers.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
+    /// Where a group is served.
+    pub fn shard_of(&self, name: &GroupName) -> ShardId {
+        shard_of_topic(&name.topic.namespace, &name.topic.topic, self.shards())
+    }
+
     /// Lets a consumer take part. What it is given comes through the second; it ends when the consumer is
     /// dismissed or the shard is lost.
     pub async fn join(&self, join: Join) -> Result<(Answered, Deliveries), Lost> {
-        let (call, deliveries) = self.mailbox.join(join)?;
+        let (call, deliveries) = self.mailbox(self.shard_of(&join.name)).join(join)?;
         Ok((call.answered().await?, deliveries))
     }
 
-    /// Tells the shard something nobody waits for. If the shard is gone, so is what this was about.
-    pub fn tell(&self, command: Command) {
-        self.mailbox.tell(command);
+    /// Tells a shard something nobody waits for. If the shard is gone, so is what this was about.
+    pub fn tell(&self, shard: ShardId, command: Command) {
+        self.mailbox(shard).tell(command);
     }
 
-    /// How the shard is.
-    pub fn status(&self) -> Status {
-        self.status.borrow().clone()
-    }
-
-    /// Waits until the shard serves, or will not.
-    pub async fn until_decided(&self) -> Status {
-        let mut status = self.status.clone();
-        match status.wait_for(|status| !matches!(status, Status::Starting)).await {
-            Ok(status) => status.clone(),
-            Err(_) => Status::Stopped,
+    /// Tells every shard.
+    pub fn tell_every(&self, command: &Command) {
+        for shard in &*self.shards {
+            shard.mailbox.tell(command.clone());
         }
+    }
+
+    /// How the shards are: as the first that does not serve, if there is one.
+    pub fn status(&self) -> Status {
+        let all = self.shards.iter().map(|shard| shard.status.borrow().clone());
+        all.reduce(Status::worse).unwrap_or(Status::Stopped)
+    }
+
+    /// Waits until every shard serves, or one will not.
+    pub async fn until_decided(&self) -> Status {
+        for shard in &*self.shards {
+            let mut status = shard.status.clone();
+            if status.wait_for(|status| !matches!(status, Status::Starting)).await.is_err() {
+                return Status::Stopped;
+            }
+        }
+        self.status()
     }
 
     /// Waits for something to happen to an effect.

@@ -12,18 +12,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::change::Effect;
+use driftq_core::command::Arrive;
 use driftq_core::{
     BatchNo, Clock, Command, ConsumerId, Damaged, Input, Output, Pipeline, PipelineConfig, ReadId,
-    Release, ShardConfig, Ticket, Timestamp,
+    Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::{Engine, EngineError, Ownership, RecoverError, recover};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::awaited::Awaited;
 use crate::metrics::Metrics;
 
+use super::awaited::Awaited;
 use super::mailbox::{Answer, Deliver, Mail, Mailbox};
 use super::{Given, Inbox, Status};
 
@@ -45,6 +46,8 @@ pub(super) struct ShardTask {
     pub(super) stop: watch::Receiver<bool>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) awaited: Awaited,
+    /// The way to every shard.
+    pub(super) peers: Vec<Mailbox>,
 }
 
 /// Why a copy of the shard was dropped.
@@ -66,9 +69,7 @@ impl ShardTask {
                     let start = clock.now(ms_since(began));
                     let config = PipelineConfig::default();
                     let pipeline = Pipeline::new(recovered, ownership.epoch, start, config);
-                    let (metrics, awaited) = (self.metrics.clone(), self.awaited.clone());
-                    let serving =
-                        Serving::new(&*engine, ownership, pipeline, clock, began, metrics, awaited);
+                    let serving = Serving::new(&*engine, ownership, pipeline, clock, began, &self);
                     let over = serving.run(&mut self).await;
                     self.say(&over);
                 }
@@ -134,6 +135,7 @@ struct Serving<'a> {
     begun: VecDeque<Instant>,
     metrics: Arc<Metrics>,
     awaited: Awaited,
+    peers: Vec<Mailbox>,
 }
 
 impl<'a> Serving<'a> {
@@ -143,8 +145,7 @@ impl<'a> Serving<'a> {
         pipeline: Pipeline,
         clock: Clock,
         began: Instant,
-        metrics: Arc<Metrics>,
-        awaited: Awaited,
+        task: &ShardTask,
     ) -> Serving<'a> {
         Serving {
             engine,
@@ -159,8 +160,9 @@ impl<'a> Serving<'a> {
             commits: FuturesOrdered::new(),
             outputs: Vec::new(),
             begun: VecDeque::new(),
-            metrics,
-            awaited,
+            metrics: task.metrics.clone(),
+            awaited: task.awaited.clone(),
+            peers: task.peers.clone(),
         }
     }
 
@@ -257,6 +259,18 @@ impl<'a> Serving<'a> {
         Ok(())
     }
 
+    /// Has another shard take messages. If it does not answer, the core sends them again.
+    fn carry(&self, target: ShardId, arrive: Box<Arrive>, back: &Mailbox) {
+        let Some(peer) = self.peers.get(target.0 as usize) else { return };
+        let Ok(call) = peer.call(Command::Arrive(arrive)) else { return };
+        let back = back.clone();
+        tokio::spawn(async move {
+            if let Ok(Ok(Reply::Arrived(arrived))) = call.answered().await {
+                back.tell(Command::Arrived(Box::new(arrived)));
+            }
+        });
+    }
+
     /// What is durable is shown.
     fn release(&mut self, release: Release, mailbox: &Mailbox) {
         let Release { batch, withheld } = release;
@@ -284,6 +298,7 @@ impl<'a> Serving<'a> {
                     given.entry(consumer).or_default().push(delivery);
                 }
                 Effect::Dismiss(consumer) => dismissed.push(consumer),
+                Effect::Send(target, arrive) => self.carry(target, arrive, mailbox),
             }
         }
         for (consumer, deliveries) in given {

@@ -17,6 +17,16 @@ pub enum Status {
 }
 
 impl Status {
+    /// The one of two that a client should hear of.
+    pub(super) fn worse(self, other: Status) -> Status {
+        match (self, other) {
+            (Status::Serving { lead_ms: one }, Status::Serving { lead_ms: other }) => {
+                Status::Serving { lead_ms: one.max(other) }
+            }
+            (Status::Serving { .. }, worse) | (worse, _) => worse,
+        }
+    }
+
     /// Why a client should go elsewhere, if it should.
     pub fn reason(&self) -> Option<String> {
         const LEAD_MS_MAX: u64 = 60_000;

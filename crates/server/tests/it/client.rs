@@ -182,7 +182,8 @@ impl Answer {
         let body = self.is(status);
         assert_eq!(body["error"], error, "{body}");
         assert!(body["message"].as_str().is_some_and(|says| !says.is_empty()), "{body}");
-        let is_retryable = [408, 429, 503].contains(&status);
+        let is_retryable =
+            [408, 429, 503].contains(&status) || ["IN_PROGRESS", "IN_DOUBT"].contains(&error);
         assert_eq!(body["retryable"], is_retryable, "{body}");
         assert_eq!(body["request_id"], self.header("x-request-id"), "{body}");
         assert_eq!(self.header("content-type"), "application/json", "{body}");

@@ -36,5 +36,6 @@ mod seek;
 mod settings;
 mod settle;
 mod settle_table;
+mod shards;
 mod topics;
 mod verbs;

@@ -10,6 +10,14 @@ CREATE TABLE held (
     PRIMARY KEY (shard, generation, lane, offset, hash)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE outbox (
+    shard  INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    seq    INTEGER NOT NULL,
+    body   BLOB NOT NULL,
+    PRIMARY KEY (shard, target, seq)
+) STRICT, WITHOUT ROWID;
+
 CREATE VIEW effects AS
 SELECT shard, body ->> '$.name.namespace' AS namespace, body ->> '$.name.tenant' AS tenant,
        body ->> '$.name.scope' AS scope, body ->> '$.name.key' AS "key", body ->> '$.state' AS state,

@@ -2,7 +2,9 @@
 
 use bytes::Bytes;
 use driftq_core::row::{Columns, Key, MarkKind, RecordKind, Row, Table};
-use driftq_core::{BatchNo, Epoch, Generation, GroupId, Lane, OwnerId, Timestamp, TopicId};
+use driftq_core::{
+    BatchNo, Epoch, Generation, GroupId, Lane, OwnerId, ShardId, Timestamp, TopicId,
+};
 use rusqlite::ToSql;
 use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
 
@@ -44,6 +46,7 @@ pub(super) fn layout(table: Table) -> Layout {
             ("dead", &["topic", "seq"], columns, true)
         }
         Table::Garbage => ("garbage", &["id"], &[], false),
+        Table::Outbox => ("outbox", &["target", "seq"], &[], false),
         Table::Held => ("held", &["generation", "lane", "offset", "hash"], &[], false),
     };
     Layout { name, key, columns, is_text }
@@ -92,6 +95,7 @@ pub(super) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
         Key::Record { kind, hash } => cells.extend([Number(*kind as u64), Cell::Bytes(hash)]),
         Key::Dead { topic, seq } => cells.extend([Number(topic.0), Number(*seq)]),
         Key::Garbage { id } => cells.push(Number(*id)),
+        Key::Outbox { target, seq } => cells.extend([Number(u64::from(target.0)), Number(*seq)]),
         Key::Held { generation, lane: of, offset, hash } => {
             cells.extend([Number(generation.0), lane(*of), Number(*offset), Cell::Bytes(hash)]);
         }
@@ -211,6 +215,9 @@ pub(super) fn row_of(
             },
         ),
         Table::Garbage => (Key::Garbage { id: cells.number()? }, Columns::None),
+        Table::Outbox => {
+            (Key::Outbox { target: ShardId(cells.take()?), seq: cells.number()? }, Columns::None)
+        }
         Table::Held => (
             Key::Held {
                 generation: Generation(cells.number()?),

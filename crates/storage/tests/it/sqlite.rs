@@ -158,7 +158,11 @@ fn an_older_file_is_brought_up_to_date() {
     drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
     let older = Connection::open(&file).unwrap();
-    older.execute_batch("DROP TABLE held; DROP VIEW effects; PRAGMA user_version = 1").unwrap();
+    older
+        .execute_batch(
+            "DROP TABLE held; DROP TABLE outbox; DROP VIEW effects; PRAGMA user_version = 1",
+        )
+        .unwrap();
     drop(older);
     let engine = open(directory.path());
     commit(&engine, claim(&engine), 1).unwrap();

@@ -5,13 +5,17 @@
 //! `resolve op/charge k.1 as=retry`, `effect op/charge k`, `effects IN_DOUBT`.
 
 use driftq_core::command::{
-    Began, Begin, BeginDecision, BeginOf, Commit, CommitReceipt, EffectQuery, EffectView, Effects,
-    Ending, ExtendEffect, Finish, FinishStatus, ListEffects, Produced, Request, Resolve,
+    Arrive, Began, Begin, BeginDecision, BeginOf, Commit, CommitReceipt, EffectQuery, EffectView,
+    Effects, Ending, ExtendEffect, Finish, FinishStatus, ListEffects, Outgoing, Produced, Request,
+    Resolve, Sender,
 };
 use driftq_core::effect::{
     Doubt, EffectResult, EffectRow, EffectState, Outcome, ResolvedAs, Scope,
 };
-use driftq_core::{Answered, Command, EffectToken, OnDoubt, Rejection, Reply, Timestamp};
+use driftq_core::{
+    Answered, Command, EffectToken, GroupId, Lane, OnDoubt, Rejection, Reply, ShardId, Timestamp,
+    TopicId,
+};
 
 use super::World;
 use super::print::time;
@@ -56,6 +60,7 @@ pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Comma
         }
         "effect" => Command::ViewEffect(Box::new(query(words, &words[2]))),
         "effects" => Command::ListEffects(Box::new(ListEffects {
+            shard: ShardId(0),
             namespace: "default".into(),
             state: state(&words[1]),
             scope: option(words, "scope").map(scope),
@@ -101,6 +106,33 @@ fn commit(world: &World, text: &[String]) -> Commit {
         effects: lines("effects", "finish").iter().map(|words| finish(world, words)).collect(),
         produce: lines("produce", "produce").iter().map(|words| produce(words)).collect(),
         result: option(text, "result").map(|text| EffectResult::Json(text.into())),
+    }
+}
+
+/// `arrive 0 from=3 messages="orders hello key=a; orders b"`
+pub(super) fn arrive(text: &[String]) -> Arrive {
+    let lines = option(text, "messages").unwrap_or_default().split(';').map(str::trim);
+    let message = |line: &str| {
+        let produce = produce(&words(&format!("produce {line}")));
+        Outgoing {
+            namespace: produce.topic.namespace,
+            topic: produce.topic.topic,
+            key: produce.key,
+            value: produce.value,
+            envelope: produce.envelope,
+            trace: None,
+            sender: Sender {
+                topic: TopicId(1),
+                group: GroupId(1),
+                lane: Lane(0),
+                message: "m_aaaacaaa".parse().expect("an id"),
+            },
+        }
+    };
+    Arrive {
+        source: ShardId(text[1].parse().expect("a shard")),
+        from: option(text, "from").expect("a number").parse().expect("a number"),
+        messages: lines.map(message).collect(),
     }
 }
 
@@ -254,6 +286,10 @@ pub(super) fn finished(effect: &EffectView, repeated: bool) -> String {
 pub(super) fn committed(produced: &[CommitReceipt], repeated: bool) -> String {
     let mut said = if repeated { "committed before".to_owned() } else { "committed".to_owned() };
     for CommitReceipt { topic, receipt } in produced {
+        let Some(receipt) = receipt else {
+            said += &format!(", {topic} queued");
+            continue;
+        };
         let again = if receipt.deduplicated { " before" } else { "" };
         said += &format!(", {topic} {}:{}{again}", receipt.partition, receipt.offset);
     }

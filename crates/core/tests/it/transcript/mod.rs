@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use driftq_core::change::Change;
 use driftq_core::{
     Answered, Batch, Command, ConsumerId, EffectToken, Image, Input, LeaseToken, Message,
-    MessageId, Output, Pipeline, PipelineConfig, Shard, ShardConfig, Ticket, Timestamp,
+    MessageId, Output, Pipeline, PipelineConfig, Shard, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership, read_back};
@@ -34,8 +34,20 @@ pub(crate) fn check(transcript: Expect) {
     transcript.assert_eq(&played);
 }
 
+/// Plays a transcript on one of several shards.
+#[track_caller]
+pub(crate) fn check_on(shard: u32, shards: u32, transcript: Expect) {
+    let config = ShardConfig { shard: ShardId(shard), shards, ..ShardConfig::default() };
+    let played = play_on(config, transcript.data());
+    transcript.assert_eq(&played);
+}
+
 fn play(text: &str) -> String {
-    let mut world = World::new(ShardConfig::default());
+    play_on(ShardConfig::default(), text)
+}
+
+fn play_on(config: ShardConfig, text: &str) -> String {
+    let mut world = World::new(config);
     let mut played = String::new();
     let mut commands = 0;
     let lines = || text.lines().filter(|line| !line.trim().is_empty());

@@ -1,7 +1,9 @@
 //! What a batch shows in a transcript.
 
 use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
-use driftq_core::command::{DeadLetter, Explained, ExplainedMessage, Full, InGroup, PeekedMessage};
+use driftq_core::command::{
+    Arrive, Arrived, DeadLetter, Explained, ExplainedMessage, Full, InGroup, PeekedMessage,
+};
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
     Answered, Batch, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply, Text, Timestamp,
@@ -53,6 +55,10 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
                     delivery.spent
                 )
             }
+            Effect::Send(target, arrive) => {
+                let Arrive { from, messages, .. } = &**arrive;
+                format!("sends to {target}: {} from {from}", messages.len())
+            }
             Effect::Dismiss(consumer) => {
                 format!("{} is dismissed", consumer_name(world, *consumer))
             }
@@ -85,6 +91,7 @@ pub(crate) fn reply(answered: &Answered) -> String {
             format!("full: bytes{}", held_by(group))
         }
         Err(Rejection::Exhausted { full: Full::Storage, .. }) => "full: storage".into(),
+        Err(Rejection::Exhausted { full: Full::Outbox, .. }) => "full: outbox".into(),
         Err(rejection) => match effect::refused(rejection) {
             Some(said) => said,
             None => format!("refused: {rejection}"),
@@ -139,6 +146,10 @@ pub(crate) fn reply(answered: &Answered) -> String {
             ),
             Reply::Explained(explained) => self::explained(explained),
             Reply::Committed { produced, repeated } => effect::committed(produced, *repeated),
+            Reply::Arrived(Arrived { through, refused, .. }) => match refused {
+                None => format!("arrived through {through}"),
+                Some(why) => format!("arrived through {through}, then refused: {why}"),
+            },
             Reply::Began(began) => effect::began(began),
             Reply::Finished { effect, repeated } => effect::finished(effect, *repeated),
             Reply::Effect(effect) => effect::view(effect),
@@ -322,6 +333,10 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         Change::Expire { bucket } => format!("expire {}/{}", bucket >> 32, bucket & 0xffff_ffff),
         Change::Sweep(sweep) => swept(sweep),
         Change::Effect(row) => effect::changed(row)?,
+        Change::Outbox { target, seq, message } => {
+            let value = String::from_utf8_lossy(&message.value);
+            format!("outbox {target}: {seq} {} \"{value}\"", message.topic)
+        }
         Change::Ids(_)
         | Change::Topic(_)
         | Change::TopicGone(_)
@@ -336,6 +351,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         | Change::Record(_)
         | Change::Held { .. }
         | Change::HeldGone { .. }
+        | Change::OutboxGone { .. }
         | Change::Dead(_)
         | Change::DeadGone { .. }
         | Change::Mark { .. }

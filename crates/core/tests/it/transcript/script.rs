@@ -1,13 +1,13 @@
 //! The commands of a transcript.
 
 use driftq_core::command::{
-    Beside, Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold, Join,
-    ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, Produce, Purge,
-    Redrive, Seek, SeekTo, Start, TopicName,
+    Arrived, Beside, Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold,
+    Join, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, Produce,
+    Purge, Redrive, Seek, SeekTo, Start, TopicName,
 };
 use driftq_core::{
     Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
-    SettingName, SettingsChange, SettingsPatch, Timestamp,
+    SettingName, SettingsChange, SettingsPatch, ShardId, Timestamp,
 };
 
 use super::World;
@@ -115,6 +115,12 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             reason: "test".into(),
             until: option(&words, "until").map(time),
         }),
+        "arrive" => Command::Arrive(Box::new(super::effect::arrive(&words))),
+        "arrived" => Command::Arrived(Box::new(Arrived {
+            target: ShardId(word(1).parse().expect("a shard")),
+            through: option(&words, "through").expect("a number").parse().expect("a number"),
+            refused: option(&words, "refused").map(Into::into),
+        })),
         "storage" => Command::StorageLow(word(1) == "low"),
         "resume" => Command::Resume(group(word(1))),
         "seek" => Command::Seek(Seek {

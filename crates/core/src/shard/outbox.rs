@@ -1,0 +1,253 @@
+//! What a commit produces for other shards: rows of the same commit, numbered without gap per target.
+//!
+//! 1. One window at a time is on its way to a target, in order. Sending it again is harmless: the target
+//!    keeps the number it expects next in the commit of the messages.
+//! 2. A row goes when its message has arrived, in one commit with the dead letter if it was refused for
+//!    good. A window ends at a refusal, so that its reason cannot be lost with an answer.
+//! 3. That a window was sent is volatile: whoever recovers sends it again.
+
+use std::sync::Arc;
+
+use crate::change::{Change, Chore, DeadRow, Decision, Effect, LaneState, Lookup, Note, Reads};
+use crate::command::{Arrive, Arrived, Full, Outgoing, Produce, Rejection, Reply, Sender};
+use crate::id::{ShardId, Text};
+use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
+use crate::message::{Death, DeathReason, Message};
+use crate::pack;
+use crate::pipeline::found::Found;
+use crate::placement::shard_of_topic;
+use crate::row::MarkKind;
+use crate::shard::bury::{LISTED_ERROR_BYTES, dead_letter_topic};
+use crate::shard::expiry::cut;
+use crate::shard::produce::Beside;
+use crate::shard::{Decided, Refusal, Shard, done};
+use crate::time::Timestamp;
+
+/// After this a window counts as lost and is sent again.
+const SEND_AGAIN_MS: u64 = 2_000;
+/// How long a commit is asked to wait for room.
+const FULL_RETRY_MS: u64 = 1_000;
+
+impl Shard {
+    fn mark(&self, kind: MarkKind, of: ShardId) -> u64 {
+        self.marks.get(&(kind, u64::from(of.0))).copied().unwrap_or(0)
+    }
+
+    fn set_mark(&self, kind: MarkKind, of: ShardId, value: u64) -> Change {
+        Change::Mark { kind, id: u64::from(of.0), value }
+    }
+
+    /// The shard a message is for, if it is not this one.
+    pub(super) fn elsewhere(&self, produce: &Produce) -> Option<ShardId> {
+        let topic = &produce.topic;
+        let shard = shard_of_topic(&topic.namespace, &topic.topic, self.config.shards);
+        (shard != self.config.shard).then_some(shard)
+    }
+
+    /// Puts a message of a commit on its way. `before`: how many of the same commit go the same way.
+    pub(super) fn queue(
+        &self,
+        now: Timestamp,
+        target: ShardId,
+        produce: &Produce,
+        sender: Sender,
+        before: u64,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Rejection> {
+        self.check_produce(now, produce)?;
+        let seq = self.mark(MarkKind::OutboxNext, target) + before;
+        if seq - self.mark(MarkKind::OutboxDone, target) >= OUTBOX_WAITING_MAX {
+            return Err(Rejection::Exhausted { full: Full::Outbox, retry_after_ms: FULL_RETRY_MS });
+        }
+        let message = Box::new(Outgoing::of(produce, sender));
+        changes.push(Change::Outbox { target, seq, message });
+        changes.push(self.set_mark(MarkKind::OutboxNext, target, seq + 1));
+        Ok(())
+    }
+
+    pub(super) fn send_reads(&self, target: ShardId) -> Reads {
+        let from = self.mark(MarkKind::OutboxDone, target);
+        match from < self.mark(MarkKind::OutboxNext, target) {
+            true => vec![Lookup::Outbox { target, from }],
+            false => Vec::new(),
+        }
+    }
+
+    /// The next window to a target. Comes from the shard itself.
+    pub(super) fn send(&self, now: Timestamp, target: ShardId, found: &Found<'_>) -> Decided {
+        let again = |at| Note::Chore(Chore::Send { target }, at);
+        let from = self.mark(MarkKind::OutboxDone, target);
+        if from >= self.mark(MarkKind::OutboxNext, target) {
+            return Ok(Decision { notes: vec![again(None)], ..done() });
+        }
+        let rows = found.outbox(target, from)?;
+        let messages = rows.into_iter().take(OUTBOX_ROWS_MAX).map(pack::try_open);
+        let messages = messages.collect::<Result<_, _>>()?;
+        let arrive = Arrive { source: self.config.shard, from, messages };
+        Ok(Decision {
+            notes: vec![again(Some(now.after(SEND_AGAIN_MS)))],
+            effects: vec![Effect::Send(target, Box::new(arrive))],
+            ..done()
+        })
+    }
+
+    /// Keyed messages may have arrived by another way.
+    pub(super) fn arrive_reads(&self, arrive: &Arrive) -> Reads {
+        let keyed =
+            arrive.messages.iter().flat_map(|message| self.produce_reads(&message.produce()));
+        let mut reads: Reads = keyed.collect();
+        reads.sort_unstable();
+        reads.dedup();
+        reads
+    }
+
+    /// Stores what comes from another shard, each message once.
+    pub(super) fn arrive(&self, now: Timestamp, arrive: &Arrive, found: &Found<'_>) -> Decided {
+        let Arrive { source, from, messages } = arrive;
+        let expected = self.mark(MarkKind::Arrived, *source).max(*from);
+        let mut decision = done();
+        let mut beside = Beside::arriving();
+        let (mut through, mut refused) = (expected, None);
+        let mut needs: Reads = Vec::new();
+        for message in messages.iter().skip((expected - from) as usize) {
+            match self.store(now, &message.produce(), Some(&mut beside), found, &mut decision) {
+                Ok(_) => through += 1,
+                Err(Refusal::Needs(more)) => needs.extend(more),
+                Err(Refusal::Rejected(why)) => {
+                    refused = Some(cut(&why.to_string().into(), REASON_BYTES_MAX));
+                    break;
+                }
+                Err(damaged @ Refusal::Damaged(_)) => return Err(damaged),
+            }
+        }
+        if !needs.is_empty() {
+            return Err(needs.into());
+        }
+        decision.changes.push(self.set_mark(MarkKind::Arrived, *source, through));
+        let target = self.config.shard;
+        decision.reply = Reply::Arrived(Arrived { target, through, refused });
+        Ok(decision)
+    }
+
+    pub(super) fn arrived_reads(&self, arrived: &Arrived) -> Reads {
+        match arrived.refused {
+            Some(_) => vec![Lookup::Outbox { target: arrived.target, from: arrived.through }],
+            None => Vec::new(),
+        }
+    }
+
+    /// Deletes what has arrived; what never will becomes a dead letter of the topic it came from.
+    pub(super) fn arrived(&self, now: Timestamp, arrived: &Arrived, found: &Found<'_>) -> Decided {
+        let Arrived { target, through, refused } = arrived;
+        let target = *target;
+        let first = self.mark(MarkKind::OutboxDone, target);
+        let next = self.mark(MarkKind::OutboxNext, target);
+        let mut decision = done();
+        let mut through = (*through).clamp(first, next);
+        if let Some(why) = refused
+            && through == arrived.through
+            && through < next
+        {
+            let rows = found.outbox(target, through)?;
+            if let Some(row) = rows.first() {
+                let message: Outgoing = pack::try_open(row)?;
+                self.return_to_sender(now, &message, why, &mut decision.changes);
+            }
+            through += 1;
+        }
+        let gone = (first..through).map(|seq| Change::OutboxGone { target, seq });
+        decision.changes.extend(gone);
+        if through > first {
+            decision.changes.push(self.set_mark(MarkKind::OutboxDone, target, through));
+        }
+        let more = (through < next).then_some(now);
+        decision.notes.push(Note::Chore(Chore::Send { target }, more));
+        Ok(decision)
+    }
+
+    /// The target would not have it. If its topic is gone by now there is nobody to tell.
+    fn return_to_sender(
+        &self,
+        now: Timestamp,
+        outgoing: &Outgoing,
+        why: &Text,
+        changes: &mut Vec<Change>,
+    ) {
+        let Sender { topic, group, lane, message: id } = &outgoing.sender;
+        let Some(source) = self.topics.get(topic) else { return };
+        let (dlq, seq) = match source.dlq {
+            Some(dlq) => (dlq, self.ids),
+            None => (crate::id::TopicId(self.ids), self.ids + 1),
+        };
+        changes.push(Change::Ids(seq + 1));
+        if source.dlq.is_none() {
+            changes.push(Change::Topic(Box::new(dead_letter_topic(now, dlq, source))));
+        }
+        let end = self.topics.get(&dlq).map(|dlq| dlq.lane(*lane));
+        let (offset, bytes) = end.map_or((0, 0), |end| (end.high, end.high_bytes));
+        let group = self.groups.get(group).map(|group| group.row.name.clone()).unwrap_or_default();
+        let reason = DeathReason::Undeliverable;
+        let death = Death {
+            seq,
+            topic: source.row.name.clone(),
+            id: *id,
+            group: group.clone(),
+            reason,
+            attempts: 0,
+            last_error: why.clone(),
+            last_owner: Text::default(),
+            first_delivered_at: None,
+            at: now,
+            had_effects: false,
+        };
+        let produce = outgoing.produce();
+        let message = Message {
+            origin: Some(*id),
+            death: Some(Box::new(death)),
+            ..super::produce::message(self.config.restore, now, &produce)
+        };
+        let listed = DeadRow {
+            topic: dlq,
+            seq,
+            lane: *lane,
+            offset,
+            bytes,
+            size: message.size(),
+            restore: self.config.restore,
+            group,
+            reason,
+            at: now,
+            tenant: message.tenant().into(),
+            run_id: message.envelope.run_id.clone(),
+            key: message.envelope.idempotency_key.clone(),
+            error: cut(why, LISTED_ERROR_BYTES),
+            redriven: None,
+        };
+        let state = source.lane(*lane);
+        let state = LaneState { dead: state.dead + 1, ..state.clone() };
+        let (lane, message) = (*lane, Arc::new(message));
+        changes.push(Change::Message { topic: dlq, lane, offset, message });
+        changes.push(Change::Dead(Box::new(listed)));
+        changes.push(Change::Lane { topic: *topic, lane, state });
+    }
+
+    /// Messages that were on their way when the last owner went.
+    pub(super) fn recover_outbox(&mut self, now: Timestamp) {
+        let targets =
+            self.marks.range((MarkKind::OutboxNext, 0)..=(MarkKind::OutboxNext, u64::MAX));
+        let targets: Vec<ShardId> = targets.map(|((_, id), _)| ShardId(*id as u32)).collect();
+        for target in targets {
+            self.plan_send(target, now);
+        }
+    }
+
+    /// There is something to send, and nothing is on its way.
+    pub(super) fn plan_send(&mut self, target: ShardId, now: Timestamp) {
+        let is_waiting =
+            self.mark(MarkKind::OutboxDone, target) < self.mark(MarkKind::OutboxNext, target);
+        let chore = Chore::Send { target };
+        if is_waiting && !self.live.chores.contains_key(&chore) {
+            self.set_chore(chore, Some(now));
+        }
+    }
+}

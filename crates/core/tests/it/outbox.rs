@@ -1,0 +1,188 @@
+//! What commits produce for other shards: on its way, arrived once, or returned.
+//!
+//! Of two shards `receipts` is on the first, `orders` on the second.
+
+use expect_test::expect;
+
+use crate::transcript::check_on;
+
+#[test]
+fn a_message_for_another_shard_is_on_its_way_with_the_commit() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a + produce orders b
+                stored 0:0
+                stored 0:1
+            0s join a orders/biller lease=10s credit=2 owner=w1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+                a gets orders/biller 0:1.1 "b" spent 1 until 10s
+            1s commit orders/biller 0:0.1 produce="receipts r; receipts s; orders t"
+                committed, receipts queued, receipts queued, orders 0:2
+                outbox 0: 0 receipts "r"
+                outbox 0: 1 receipts "s"
+                orders/biller 0:0 acked
+                a gets orders/biller 0:2.1 "t" spent 1 until 11s
+                sends to 0: 2 from 0
+            1s commit orders/biller 0:0.1 produce="receipts r; receipts s; orders t"
+                committed before, receipts queued, receipts queued, orders 0:2
+            2s commit orders/biller 0:1.1 produce="receipts u"
+                committed, receipts queued
+                outbox 0: 2 receipts "u"
+                orders/biller 0:1 acked
+            2s rows outbox
+                outbox 3
+            3s wait
+                sends to 0: 3 from 0
+            4s arrived 0 through=1
+                ok
+                sends to 0: 2 from 1
+            4s arrived 0 through=3
+                ok
+            4s arrived 0 through=3
+                ok
+            4s rows outbox
+                outbox 0
+            20s wait
+                orders/biller 0:2 expired, due 11.922s
+                a gets orders/biller 0:2.2 "t" spent 2 until 21.922s after "ack_timeout"
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_on_its_way_is_sent_again_after_a_crash_and_when_no_answer_comes() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a
+                stored 0:0
+            0s join a orders/biller lease=10s credit=2 owner=w1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            1s commit orders/biller 0:0.1 produce="receipts r"
+                committed, receipts queued
+                outbox 0: 0 receipts "r"
+                orders/biller 0:0 acked
+                sends to 0: 1 from 0
+            2s crash
+                sends to 0: 1 from 0
+            2s wait
+            4s wait
+                sends to 0: 1 from 0
+            5s arrived 0 through=1
+                ok
+            9s wait
+            10s rows outbox
+                outbox 0
+        "#]],
+    );
+}
+
+#[test]
+fn what_the_target_refuses_for_good_becomes_a_dead_letter_of_the_source() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a run=r1
+                stored 0:0
+            0s join a orders/biller lease=10s credit=2 owner=w1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            1s commit orders/biller 0:0.1 produce="receipts r; receipts s; receipts t"
+                committed, receipts queued, receipts queued, receipts queued
+                outbox 0: 0 receipts "r"
+                outbox 0: 1 receipts "s"
+                outbox 0: 2 receipts "t"
+                orders/biller 0:0 acked
+                sends to 0: 3 from 0
+            2s arrived 0 through=1 refused="no such topic"
+                ok
+                dead letter 0:0 undeliverable after 0 of biller, "no such topic"
+                sends to 0: 1 from 2
+            3s rows outbox
+                outbox 1
+            3s dead orders values
+                0:0 undeliverable of biller at 2s "no such topic" s (scanned 1, the end)
+            4s arrived 0 through=3
+                sends to 0: 1 from 2
+                ok
+            4s rows outbox
+                outbox 0
+        "#]],
+    );
+}
+
+#[test]
+fn what_arrives_is_stored_once_however_often_it_is_sent() {
+    check_on(
+        0,
+        2,
+        expect![[r#"
+            0s topic receipts 1 max_messages=1
+                created
+            1s arrive 1 from=0 messages="receipts r; receipts s"
+                arrived through 2
+            2s arrive 1 from=0 messages="receipts r; receipts s"
+                arrived through 2
+            3s arrive 1 from=0 messages="receipts r; receipts s; receipts t"
+                arrived through 3
+            4s crash
+            5s arrive 1 from=1 messages="receipts s; receipts t"
+                arrived through 3
+            6s arrive 1 from=3 messages="receipts u"
+                arrived through 4
+            7s view receipts
+                receipts 0..4 (4 bytes), dead 0, groups [], changed max_backlog_messages
+        "#]],
+    );
+}
+
+#[test]
+fn a_window_ends_at_what_is_refused() {
+    check_on(
+        0,
+        2,
+        expect![[r#"
+            0s topic receipts 1
+                created
+            0s produce receipts taken idem=k
+                stored 0:0
+            1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
+                arrived through 1, then refused: this idempotency key belongs to another message
+            1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
+                arrived through 1, then refused: this idempotency key belongs to another message
+            2s arrive 1 from=2 messages="receipts s; receipts taken idem=k; receipts t"
+                arrived through 5
+            3s view receipts
+                receipts 0..4 (8 bytes), dead 0, groups []
+        "#]],
+    );
+}
+
+#[test]
+fn a_deadline_that_passed_on_the_way_is_seen_by_delivery() {
+    check_on(
+        0,
+        2,
+        expect![[r#"
+            0s topic receipts 1
+                created
+            0s join a receipts/g lease=10s
+                joined
+            10s arrive 1 from=0 messages="receipts r deadline=5s"
+                arrived through 1
+                dead letter 0:0 deadline after 0 of g, ""
+        "#]],
+    );
+}

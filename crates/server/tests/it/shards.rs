@@ -1,0 +1,174 @@
+//! Several shards on one node: every request finds its shard, and what a commit produces arrives once.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::broker::Broker;
+use crate::client::Client;
+
+const SHARDS: u32 = 5;
+
+async fn sharded() -> Broker {
+    Broker::with(|config| config.shards = SHARDS).await
+}
+
+/// Topics whose names do not end on one shard.
+const TOPICS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+async fn with_topics() -> Broker {
+    let broker = sharded().await;
+    for topic in TOPICS {
+        broker.topic(topic).await;
+    }
+    broker
+}
+
+async fn values(broker: &Client, topic: &str) -> Vec<Value> {
+    let page = broker.get(format!("/v1/topics/{topic}/messages")).await.is(200);
+    let messages = page["messages"].as_array().expect("messages");
+    messages.iter().map(|message| message["value"].clone()).collect()
+}
+
+/// Waits for what is on its way.
+async fn arrives(broker: &Client, topic: &str, count: usize) -> Vec<Value> {
+    for _ in 0..200 {
+        let values = values(broker, topic).await;
+        if values.len() >= count {
+            return values;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("{topic} did not get {count}");
+}
+
+#[tokio::test]
+async fn topics_of_all_shards_are_listed_and_used() {
+    let broker = with_topics().await;
+    let listed = broker.get("/v1/topics").await.is(200);
+    assert_eq!(listed["topics"], json!(TOPICS));
+    for topic in TOPICS {
+        broker.produce(topic, topic).await;
+        let delivery = broker.receive(topic, "g", "o").await;
+        assert_eq!(delivery["value"], topic);
+        let id = delivery["id"].as_str().expect("an id");
+        let explained = broker.get(format!("/v1/explain?id={id}")).await.is(200);
+        assert_eq!(explained["topic"], topic);
+        broker.ack(json!({ "token": delivery["lease"]["token"] })).await.is(204);
+    }
+}
+
+#[tokio::test]
+async fn effects_of_all_shards_are_found_and_listed() {
+    let broker = sharded().await;
+    for number in 0..30 {
+        let begin = json!({ "scope": "op/x", "key": format!("k{number}"), "on_doubt": "park" });
+        let began = broker.post("/v1/idempotency/begin", begin.clone()).await.is(200);
+        assert_eq!(began["fence"], 1);
+        broker.post("/v1/idempotency/begin", begin).await.refused(409, "IN_PROGRESS");
+        if number % 3 == 0 {
+            let finish = json!({ "token": began["token"], "status": "SUCCEEDED" });
+            broker.post("/v1/idempotency/finish", finish).await.is(200);
+        }
+    }
+    let (mut keys, mut cursor) = (Vec::new(), String::new());
+    for _ in 0..20 {
+        let path = format!("/v1/idempotency?state=IN_PROGRESS&limit=7{cursor}");
+        let page = broker.get(path).await.is(200);
+        let effects = page["effects"].as_array().expect("effects");
+        keys.extend(effects.iter().map(|effect| effect["key"].clone().to_string()));
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = format!("&cursor={next}"),
+            None => break,
+        }
+    }
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 20);
+}
+
+#[tokio::test]
+async fn a_commit_produces_to_every_shard_once() {
+    let broker = with_topics().await;
+    broker.produce("a", "x").await;
+    let delivery = broker.receive("a", "g", "o").await;
+    let produce: Vec<Value> =
+        TOPICS.iter().map(|topic| json!({ "topic": topic, "value": "next" })).collect();
+    let commit = json!({ "token": delivery["lease"]["token"], "produce": produce });
+    let answer = broker.post("/v1/commit", commit.clone()).await.is(200);
+    let statuses: Vec<&str> = answer["produced"]
+        .as_array()
+        .expect("receipts")
+        .iter()
+        .filter_map(|one| one["status"].as_str())
+        .collect();
+    assert!(statuses.contains(&"queued") && statuses.contains(&"produced"), "{statuses:?}");
+    assert_eq!(broker.post("/v1/commit", commit).await.is(200)["repeated"], true);
+    for topic in &TOPICS[1..] {
+        assert_eq!(arrives(&broker, topic, 1).await, ["next"]);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    for topic in &TOPICS[1..] {
+        assert_eq!(values(&broker, topic).await, ["next"], "{topic}");
+    }
+}
+
+#[tokio::test]
+async fn what_another_shard_refuses_becomes_a_dead_letter_of_the_source() {
+    let broker = with_topics().await;
+    broker.produce("a", "x").await;
+    let delivery = broker.receive("a", "g", "o").await;
+    let token = &delivery["lease"]["token"];
+    for number in 0..10 {
+        let none = json!([{ "topic": format!("no{number}"), "value": "v" }]);
+        let commit = json!({ "token": token, "produce": none });
+        let refused = broker.post("/v1/commit", commit).await.refused(404, "NOT_FOUND");
+        assert_eq!((&refused["kind"], &refused["index"]), (&json!("topic"), &json!(0)));
+    }
+    let keyed = json!({ "idempotency_key": "k" });
+    for topic in &TOPICS[1..] {
+        broker.produce_with(topic, "first", keyed.clone()).await;
+    }
+    let others = TOPICS[1..].iter();
+    let others = others.map(|topic| json!({ "topic": topic, "value": "other", "envelope": keyed }));
+    let mut queued = 0;
+    for one in others {
+        let commit = json!({ "token": token, "produce": [one] });
+        let answer = broker.post("/v1/commit", commit).await;
+        if answer.status == 200 {
+            queued += 1;
+            break;
+        }
+        answer.refused(422, "CONFLICT");
+    }
+    assert_eq!(queued, 1, "one of five is on another shard");
+    for _ in 0..200 {
+        let dead = broker.get("/v1/dlq/a").await.is(200);
+        if let Some(letter) = dead["dead_letters"].get(0) {
+            assert_eq!(letter["dlq"]["reason"], "undeliverable");
+            assert_eq!(letter["dlq"]["group"], "g");
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("it did not come back");
+}
+
+#[tokio::test]
+async fn what_was_on_its_way_arrives_after_a_restart() {
+    let broker = Broker::durable().await.restart_with(|config| config.shards = SHARDS).await;
+    for topic in TOPICS {
+        broker.topic(topic).await;
+    }
+    broker.produce("a", "x").await;
+    let delivery = broker.receive("a", "g", "o").await;
+    let produce: Vec<Value> =
+        TOPICS.iter().map(|topic| json!({ "topic": topic, "value": "next" })).collect();
+    let commit = json!({ "token": delivery["lease"]["token"], "produce": produce });
+    broker.post("/v1/commit", commit.clone()).await.is(200);
+    let broker = broker.restart_with(|config| config.shards = SHARDS).await;
+    assert_eq!(broker.post("/v1/commit", commit).await.is(200)["repeated"], true);
+    for topic in &TOPICS[1..] {
+        assert_eq!(arrives(&broker, topic, 1).await, ["next"], "{topic}");
+    }
+}
