@@ -31,10 +31,10 @@ pub const VALUE_BYTES_CAP: usize = 16 * 1024 * 1024;
 
 /// Bytes of the result of an effect.
 pub const RESULT_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a caller's own hash of a request.
-pub const REQUEST_HASH_BYTES_MAX: usize = 128;
-/// Bytes of what the caller of a begin is known by.
-pub const NONCE_BYTES_MAX: usize = 64;
+/// Characters of a caller's own hash of a request.
+pub const REQUEST_HASH_CHARS_MAX: usize = 128;
+/// Characters of what the caller of a begin is known by.
+pub const NONCE_CHARS_MAX: usize = 64;
 /// Effects begun under one message in one group.
 pub const EFFECTS_MAX: u8 = 32;
 /// Messages of one commit.

@@ -76,7 +76,8 @@ impl Shard {
     }
 }
 
-fn check_owner(owner: &str) -> Result<(), Rejection> {
+/// Refuses what is no owner.
+pub(super) fn check_owner(owner: &str) -> Result<(), Rejection> {
     let fits = (1..=OWNER_BYTES_MAX).contains(&owner.len()) && !owner.chars().any(char::is_control);
     match fits {
         true => Ok(()),

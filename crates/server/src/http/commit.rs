@@ -7,10 +7,11 @@ use driftq_core::command::{Commit, CommitReceipt, Ending};
 use driftq_core::placement::Place;
 use driftq_core::{Command, Reply};
 
-use super::effects::{finish_of, outcome};
+use super::effects::finish_of;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param};
 use super::openapi::{Conflicting, Missing, Uncommitted};
+use super::outcome::outcome;
 use super::{App, produce, unexpected};
 
 impl Ask for CommitRequest {

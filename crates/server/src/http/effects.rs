@@ -9,21 +9,21 @@ use driftq_api::effect::{
     Began, Begin as BeginRequest, Effect, Effects as WireEffects, Extend, Extended,
     Finish as FinishRequest, Finished, Looked, Reacquire, Resolve as ResolveRequest,
 };
-use driftq_api::{from_base64, schema};
+use driftq_api::schema;
 use driftq_core::command::{
     Begin, BeginOf, EffectQuery, Effects, ExtendEffect, Finish, FinishStatus, ListEffects, Missing,
     Request, Resolve,
 };
-use driftq_core::effect::{EffectResult, EffectState, Outcome, ResolvedAs, Scope};
+use driftq_core::effect::{EffectState, ResolvedAs, Scope};
 use driftq_core::{Command, OnDoubt, Rejection, Reply, ShardId, Text};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Conflicting, Held, Missing as NotThere, Query, QueryForm, StaleEffect};
+use super::outcome::outcome;
 use super::pages::{from_cursor, limit, to_cursor};
 use super::produce::idempotency_key;
 use super::{App, NAMESPACE, effect_view, unexpected};
@@ -33,8 +33,6 @@ const SCAN_MAX: u64 = 10_000;
 const WAIT_MS_MAX: u64 = 60_000;
 /// Whoever waits asks at least this often, should a hint be lost.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
-/// How deep a result may be nested.
-const DEPTH_MAX: usize = 32;
 
 impl Ask for BeginRequest {
     const QUERY: &'static [Param] = &[
@@ -441,7 +439,8 @@ impl Listed {
 /// Where a list goes on.
 fn place(cursor: &str) -> Result<(ShardId, [u8; 16]), Failure> {
     let text = from_cursor(cursor)?;
-    let parsed = text.split_once(':').filter(|(_, hash)| hash.len() == 32);
+    let is_so = |hash: &str| hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit());
+    let parsed = text.split_once(':').filter(|(_, hash)| is_so(hash));
     let parsed = parsed.and_then(|(shard, hash)| {
         let hash = u128::from_str_radix(hash, 16).ok()?;
         Some((ShardId(shard.parse().ok()?), hash.to_be_bytes()))
@@ -491,47 +490,4 @@ fn on_doubt(word: &str) -> Result<OnDoubt, Failure> {
         "park" => Ok(OnDoubt::Park),
         _ => Err(Failure::invalid("on_doubt", "is retry, probe or park")),
     }
-}
-
-pub(super) fn outcome(
-    code: Option<i32>,
-    result: Option<Box<RawValue>>,
-    result_base64: Option<String>,
-    error: Option<String>,
-) -> Result<Outcome, Failure> {
-    let result = match (result, result_base64) {
-        (Some(_), Some(_)) => {
-            return Err(Failure::invalid("result", "send result or result_base64, one of them"));
-        }
-        (Some(json), None) if depth(json.get()) > DEPTH_MAX => {
-            return Err(Failure::invalid("result", "is nested more than 32 deep"));
-        }
-        (Some(json), None) => Some(EffectResult::Json(json.get().into())),
-        (None, Some(digits)) if from_base64(&digits).is_none() => {
-            let says = "not base64 of the standard alphabet, padded";
-            return Err(Failure::invalid("result_base64", says));
-        }
-        (None, Some(digits)) => Some(EffectResult::Base64(digits.into())),
-        (None, None) => None,
-    };
-    Ok(Outcome { code: code.unwrap_or(0), result, error: error.unwrap_or_default().into() })
-}
-
-/// How deep well-formed JSON is nested.
-fn depth(json: &str) -> usize {
-    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
-    for byte in json.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }

@@ -17,6 +17,7 @@ mod guard;
 mod health;
 mod input;
 mod openapi;
+mod outcome;
 mod pages;
 mod peek;
 mod produce;

@@ -1,6 +1,5 @@
 //! Where the described system loses, duplicates or wedges: one test for each hole that can be seen from
-//! outside. The numbers are those of the list of requirements; 2, 9 and 16 need effects or a router, 5
-//! and 7 a restart.
+//! outside. The numbers are those of the list of requirements; in 9 the envelope is the router.
 
 use serde_json::{Value, json};
 
@@ -23,6 +22,32 @@ async fn hole_01_acks_out_of_order_survive_a_restart() {
     assert_eq!(group["partitions"][0]["committed"], -1);
     broker.ack(token(&held[0])).await.is(204);
     assert_eq!(broker.group("t", "g").await["partitions"][0]["committed"], 2);
+}
+
+#[tokio::test]
+async fn hole_02_the_key_of_a_message_does_not_skip_its_effect() {
+    let broker = Broker::start().await;
+    broker.topic_with("t", 1, json!({ "on_doubt": "park" })).await;
+    let key = json!({ "idempotency_key": "order-77" });
+    broker.produce_with("t", "x", key.clone()).await;
+    assert_eq!(
+        broker.effect("produce/t", "order-77").await["state"],
+        "SUCCEEDED",
+        "the key is taken"
+    );
+    for group in ["biller", "mailer"] {
+        let delivery = broker.receive("t", group, "o").await;
+        let begin = json!({ "lease_token": delivery["lease"]["token"] });
+        let began = broker.begin(begin.clone(), json!({})).await.is(200);
+        assert_eq!(began["decision"], "EXECUTE", "{group}: {began}");
+        broker.ack(token(&delivery)).await.refused(409, "FAILED_PRECONDITION");
+        broker.finish(&began, json!({ "status": "SUCCEEDED" })).await.is(200);
+        assert_eq!(broker.begin(begin, json!({})).await.is(200)["decision"], "REPLAY", "and once");
+        broker.ack(token(&delivery)).await.is(204);
+    }
+    // Produced again it is the same message, and nobody is asked to do anything.
+    assert_eq!(broker.produce_with("t", "x", key).await["deduplicated"], true);
+    assert!(broker.receive_now("t", "biller", "o").await.is_empty());
 }
 
 #[tokio::test]
@@ -144,6 +169,25 @@ async fn hole_08_the_token_of_attempt_1_does_not_settle_attempt_2_of_the_same_ow
 }
 
 #[tokio::test]
+async fn hole_09_a_key_routed_elsewhere_on_retry_is_not_two_copies() {
+    let broker = Broker::start().await;
+    for topic in ["t", "eu", "us"] {
+        broker.topic(topic).await;
+    }
+    let routed = |to: &str| json!({ "idempotency_key": "order-77", "target_topic": to });
+    let first = broker.produce_with("t", "x", routed("eu")).await;
+    assert_eq!(first["final_topic"], "eu");
+    let again = broker.produce_with("t", "x", routed("eu")).await;
+    assert_eq!((&again["id"], &again["deduplicated"]), (&first["id"], &json!(true)));
+    let elsewhere = json!({ "topic": "t", "value": "x", "envelope": routed("us") });
+    broker.post("/v1/produce", elsewhere).await.refused(422, "CONFLICT");
+    for (topic, messages) in [("t", 0), ("eu", 1), ("us", 0)] {
+        assert_eq!(broker.show(topic).await["messages"], messages, "{topic}");
+    }
+    assert_eq!(broker.effect("produce/t", "order-77").await["result"], first);
+}
+
+#[tokio::test]
 async fn hole_10_a_dead_letter_and_its_settlement_are_one() {
     let broker = Broker::durable().await;
     broker.topic("t").await;
@@ -239,6 +283,54 @@ async fn hole_15_one_consumer_with_an_odd_lease_does_not_stall_the_others() {
         "the short one ran out"
     );
     broker.ack(token(&held)).await.is(204);
+}
+
+#[tokio::test]
+async fn hole_16_a_crash_while_in_progress_is_not_for_ever() {
+    let broker = Broker::durable().await;
+    for (on_doubt, _) in DOUBTS {
+        let named = json!({ "scope": "op/charge", "key": on_doubt, "lease_ms": 250 });
+        broker.begin(named, json!({ "on_doubt": on_doubt })).await.is(200);
+    }
+    // The worker is gone, and so is the server for a while.
+    let broker = broker.restart().await;
+    for (on_doubt, state) in DOUBTS {
+        broker.until_effect("op/charge", on_doubt, state).await;
+        let named = json!({ "scope": "op/charge", "key": on_doubt });
+        let again = broker.begin(named.clone(), json!({ "on_doubt": on_doubt })).await;
+        match on_doubt {
+            "park" => {
+                again.refused(409, "IN_DOUBT");
+                let how = json!({ "fence": 1, "as": "retry", "by": "ops", "reason": "no charge" });
+                broker.post("/v1/idempotency/resolve", with(named.clone(), how)).await.is(200);
+                let taken = broker.post("/v1/idempotency/reacquire", named).await.is(200);
+                assert_eq!((&taken["decision"], &taken["fence"]), (&json!("EXECUTE"), &json!(2)));
+            }
+            _ => assert_eq!(again.is(200)["fence"], 2, "{on_doubt}: somebody else goes on"),
+        }
+    }
+}
+
+/// What each policy makes of a worker that died.
+const DOUBTS: [(&str, &str); 3] =
+    [("retry", "IN_DOUBT"), ("probe", "IN_DOUBT"), ("park", "PARKED")];
+
+#[tokio::test]
+async fn hole_16_a_worker_that_dies_in_the_middle_leaves_its_effect_to_the_next_attempt() {
+    let broker = Broker::start().await;
+    let policy = json!({ "max_attempts": 5, "backoff_ms": 0, "max_backoff_ms": 0 });
+    broker.topic_with("t", 1, json!({ "retry_policy": policy, "on_doubt": "probe" })).await;
+    broker.produce("t", "x").await;
+    let short = with(wanted("t", "g", "dies"), json!({ "lease_ms": 250 }));
+    let delivery = broker.receive_with(short).await;
+    let begin = |delivery: &Value| json!({ "lease_token": delivery["lease"]["token"] });
+    broker.begin(begin(&delivery), json!({})).await.is(200);
+    let again = broker.receive("t", "g", "lives").await;
+    let began = broker.begin(begin(&again), json!({})).await.is(200);
+    assert_eq!((&began["action"], &began["fence"]), (&json!("probe"), &json!(2)), "{began}");
+    assert_eq!(began["doubt"]["owner"], "dies");
+    broker.finish(&began, json!({ "status": "SUCCEEDED" })).await.is(200);
+    broker.ack(token(&again)).await.is(204);
 }
 
 #[tokio::test]

@@ -105,6 +105,8 @@ async fn a_json_key_that_is_there_twice_is_refused() {
         ("/v1/topics", r#"{"name":"u","settings":{},"settings":{}}"#),
         ("/v1/receive", r#"{"topic":"t","group":"g","owner":"o","wait_ms":0,"wait_ms":0}"#),
         ("/v1/ack", r#"{"token":"a","token":"a"}"#),
+        ("/v1/idempotency/begin", r#"{"scope":"op/a","scope":"op/a","key":"k","on_doubt":"park"}"#),
+        ("/v1/idempotency/finish", r#"{"token":"a","token":"a","status":"SUCCEEDED"}"#),
     ];
     for (path, body) in cases {
         let answer = broker.ask("POST", path).body(body).send().await;
@@ -174,6 +176,11 @@ async fn an_unknown_field_is_refused_by_name() {
         ("/v1/nack", json!({ "token": "x", "bogus": 1 })),
         ("/v1/extend", json!({ "token": "x", "bogus": 1 })),
         ("/v1/settle", json!({ "items": [], "bogus": 1 })),
+        ("/v1/idempotency/begin", json!({ "scope": "op/a", "key": "k", "bogus": 1 })),
+        ("/v1/idempotency/reacquire", json!({ "scope": "op/a", "key": "k", "bogus": 1 })),
+        ("/v1/idempotency/finish", json!({ "token": "x", "status": "SUCCEEDED", "bogus": 1 })),
+        ("/v1/idempotency/extend", json!({ "token": "x", "bogus": 1 })),
+        ("/v1/idempotency/resolve", json!({ "scope": "op/a", "key": "k", "bogus": 1 })),
         ("/v1/topics/t/groups/g/pause", json!({ "bogus": 1 })),
         ("/v1/topics/t/groups/g/resume", json!({ "bogus": 1 })),
         ("/v1/topics/t/groups/g/seek", json!({ "to": "latest", "bogus": 1 })),
@@ -208,6 +215,8 @@ async fn an_unknown_parameter_is_refused_by_name() {
         ("GET", "/v1/consume?topic=t&group=g&owner=o&bogus=1"),
         ("POST", "/v1/ack?topic=t&group=g&partition=0&offset=0&owner=o&bogus=1"),
         ("POST", "/v1/nack?topic=t&group=g&partition=0&offset=0&owner=o&bogus=1"),
+        ("POST", "/v1/idempotency/begin?scope=op/a&key=k&on_doubt=park&bogus=1"),
+        ("GET", "/v1/idempotency?scope=op/a&key=k&bogus=1"),
         ("GET", "/v1/topics?bogus=1"),
         ("GET", "/v1/topics/t/groups?bogus=1"),
         ("DELETE", "/v1/topics/t?confirm=t&bogus=1"),

@@ -14,6 +14,7 @@ mod commit;
 mod consume;
 mod dedupe;
 mod dlq;
+mod effects;
 mod explain;
 mod groups;
 mod headers;

@@ -6,14 +6,13 @@ use crate::command::{
 };
 use crate::effect::{EffectName, EffectRow, EffectState, Outcome, Scope, Under, check_key};
 use crate::id::{MessageId, Text};
-use crate::limits::{
-    EFFECTS_MAX, NONCE_BYTES_MAX, OWNER_BYTES_MAX, PARKED_RETRY_MS, REQUEST_HASH_BYTES_MAX,
-};
+use crate::limits::{EFFECTS_MAX, NONCE_CHARS_MAX, PARKED_RETRY_MS, REQUEST_HASH_CHARS_MAX};
 use crate::message::Message;
 use crate::pack::effect_hash;
 use crate::pipeline::found::Found;
 use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
 use crate::shard::extend::check_lease;
+use crate::shard::join::check_owner;
 use crate::shard::settle::{Held, Standing, open, over};
 use crate::shard::{Decided, Refusal, Shard};
 use crate::time::Timestamp;
@@ -366,12 +365,11 @@ fn no_policy() -> Rejection {
 
 fn check(begin: &Begin) -> Result<(), Rejection> {
     let Begin { request, ttl_ms, window_ms, owner, nonce, .. } = begin;
-    let is_long =
-        |text: &Option<Text>, most: usize| text.as_ref().is_some_and(|text| text.len() > most);
+    let fits = |text: &str, most: usize| (1..=most).contains(&text.chars().count());
     if let Some(Request::Hash(hash)) = request
-        && !(1..=REQUEST_HASH_BYTES_MAX).contains(&hash.len())
+        && !fits(hash, REQUEST_HASH_CHARS_MAX)
     {
-        return Err(Rejection::invalid("request_hash", "is 1 to 128 bytes"));
+        return Err(Rejection::invalid("request_hash", "is 1 to 128 characters"));
     }
     if ttl_ms.is_some_and(|ttl| !(60_000..=YEAR_MS).contains(&ttl)) {
         return Err(Rejection::invalid("ttl_ms", "is 60000 to 31536000000"));
@@ -379,11 +377,11 @@ fn check(begin: &Begin) -> Result<(), Rejection> {
     if window_ms.is_some_and(|window| !(1..=10 * YEAR_MS).contains(&window)) {
         return Err(Rejection::invalid("provider_window_ms", "is 1 to 315360000000"));
     }
-    if is_long(owner, OWNER_BYTES_MAX) {
-        return Err(Rejection::invalid("owner", "is at most 255 bytes"));
+    if let Some(owner) = owner {
+        check_owner(owner)?;
     }
-    if is_long(nonce, NONCE_BYTES_MAX) || nonce.as_ref().is_some_and(|nonce| nonce.is_empty()) {
-        return Err(Rejection::invalid("nonce", "is 1 to 64 bytes"));
+    if nonce.as_ref().is_some_and(|nonce| !fits(nonce, NONCE_CHARS_MAX)) {
+        return Err(Rejection::invalid("nonce", "is 1 to 64 characters"));
     }
     Ok(())
 }

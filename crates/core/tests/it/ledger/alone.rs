@@ -364,6 +364,14 @@ fn what_cannot_be_is_refused() {
             refused: ttl_ms: is 60000 to 31536000000
         0s begin op/charge k on=retry window=0ms
             refused: provider_window_ms: is 1 to 315360000000
+        0s begin op/charge k on=retry nonce=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü
+            refused: nonce: is 1 to 64 characters
+        0s begin op/charge k on=retry hash=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü
+            refused: request_hash: is 1 to 128 characters
+        0s begin op/charge k on=retry owner=oooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooo
+            refused: owner: is 1 to 255 printable bytes
+        0s begin op/charge wide on=retry nonce=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü hash=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü owner=ooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooo
+            EXECUTE: op/charge wide.1 IN_PROGRESS until 30s
         0s begin effect/orders/biller k on=retry
             refused: scope: effect/… is begun with a lease_token
         0s begin produce/orders k on=retry

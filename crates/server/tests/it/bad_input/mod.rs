@@ -2,6 +2,7 @@
 //! nothing is stored. What is no HTTP at all is in `bad_http`.
 
 mod consume;
+mod effects;
 mod groups;
 mod looks;
 mod produce;
@@ -75,7 +76,7 @@ fn said<const N: usize>(
 }
 
 /// Every route, by a path of it that would be served.
-const ROUTES: [(&str, &str); 30] = [
+const ROUTES: [(&str, &str); 36] = [
     ("GET", "/v1/healthz"),
     ("GET", "/v1/readyz"),
     ("GET", "/v1/version"),
@@ -106,6 +107,12 @@ const ROUTES: [(&str, &str); 30] = [
     ("POST", "/v1/dlq/t/redrive"),
     ("POST", "/v1/dlq/t/purge"),
     ("GET", "/v1/explain"),
+    ("POST", "/v1/idempotency/begin"),
+    ("POST", "/v1/idempotency/finish"),
+    ("POST", "/v1/idempotency/reacquire"),
+    ("POST", "/v1/idempotency/extend"),
+    ("POST", "/v1/idempotency/resolve"),
+    ("GET", "/v1/idempotency"),
 ];
 
 /// What no route takes.
@@ -154,10 +161,12 @@ fn long(letters: usize) -> String {
     "a".repeat(letters)
 }
 
-/// A topic with messages, one of them leased and one dead, and what names those.
+/// A topic with messages, one of them leased and one dead, effects, one of them held and one parked, and
+/// what names those.
 struct Stage {
     broker: Broker,
     token: String,
+    grant: String,
     dead: String,
     before: Value,
 }
@@ -173,13 +182,22 @@ impl Stage {
         let for_long = serde_json::json!({ "lease_ms": 43_200_000 });
         let dies = broker.receive_with(with(wanted("t", "g", "o"), for_long.clone())).await;
         broker.nack(crate::verbs::token(&dies), serde_json::json!({ "final": true })).await.is(204);
-        let held = broker.receive_with(with(wanted("t", "g", "o"), for_long)).await;
+        let held = broker.receive_with(with(wanted("t", "g", "o"), for_long.clone())).await;
         let token = held["lease"]["token"].as_str().expect("a token").to_owned();
         let letters = broker.get("/v1/dlq/t").await.is(200);
         let dead = letters["dead_letters"][0]["id"].as_str().expect("an id").to_owned();
         let gone = |group: &Value| group["consumers"] == serde_json::json!([]);
         broker.until_group("t", "g", "that its polls are over", gone).await;
-        let mut stage = Stage { broker, token, dead, before: Value::Null };
+        let mut grant = String::new();
+        for key in ["parked", "held"] {
+            let named = serde_json::json!({ "scope": "op/a", "key": key, "on_doubt": "park" });
+            let began = broker.begin(named, for_long.clone()).await.is(200);
+            grant = began["token"].as_str().expect("a token").to_owned();
+            if key == "parked" {
+                broker.finish(&began, serde_json::json!({ "status": "UNKNOWN" })).await.is(200);
+            }
+        }
+        let mut stage = Stage { broker, token, grant, dead, before: Value::Null };
         stage.before = stage.stored().await;
         stage
     }
@@ -192,6 +210,8 @@ impl Stage {
             "/v1/topics/t/groups/g",
             "/v1/topics/t/messages?group=g",
             "/v1/dlq/t?state=all",
+            "/v1/idempotency?state=IN_PROGRESS",
+            "/v1/idempotency?state=PARKED",
         ] {
             all.push(self.broker.get(path).await.is(200));
         }
@@ -229,7 +249,11 @@ impl Stage {
 
     fn fill(&self, text: Vec<u8>) -> Vec<u8> {
         match String::from_utf8(text) {
-            Ok(text) => text.replace("TOKEN", &self.token).replace("ID", &self.dead).into_bytes(),
+            Ok(text) => text
+                .replace("TOKEN", &self.token)
+                .replace("GRANT", &self.grant)
+                .replace("ID", &self.dead)
+                .into_bytes(),
             Err(bytes) => bytes.into_bytes(),
         }
     }
@@ -244,6 +268,9 @@ fn all() -> Vec<Row> {
         consume::settle(),
         looks::looks(),
         looks::dead_letters(),
+        effects::begins(),
+        effects::outcomes(),
+        effects::lookups(),
     ];
     tables.into_iter().flatten().collect()
 }

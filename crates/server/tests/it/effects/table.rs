@@ -1,0 +1,495 @@
+//! What begin answers, by what is known of the effect: every cell of the table of the API, alone and
+//! under a delivery.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{ended, named, under};
+use crate::broker::Broker;
+use crate::client::{Answer, Client};
+use crate::verbs::{fields, time, token, wanted, with};
+
+/// How the effect came to be as it is.
+#[derive(Clone, Copy, Debug)]
+enum Before {
+    Nothing,
+    /// Somebody is at work.
+    Held,
+    Ended(&'static str),
+    /// The lease of whoever was at work ran out.
+    Expired,
+    /// As `Ended("UNKNOWN")`, and the provider has forgotten.
+    PastWindow,
+}
+
+use Before::{Ended, Expired, Held, Nothing, PastWindow};
+
+/// With which right the next one asks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Alone,
+    Under,
+}
+
+/// What a cell of the table says.
+#[derive(Clone, Copy, Debug)]
+enum Says {
+    Execute,
+    /// Once more, the fence before being in doubt because of this.
+    ExecuteInDoubt(&'static str),
+    ExecuteNext,
+    Probe(&'static str),
+    Replay(&'static str),
+    Retryable,
+    InProgress,
+    Parked(&'static str),
+}
+
+use Says::{Execute, ExecuteInDoubt, ExecuteNext, InProgress, Parked, Probe, Replay, Retryable};
+
+impl Says {
+    /// The status, and the decision.
+    fn told(self) -> (u16, &'static str) {
+        match self {
+            Execute | ExecuteInDoubt(_) | ExecuteNext => (200, "EXECUTE"),
+            Probe(_) => (200, "IN_DOUBT"),
+            Replay(_) => (200, "REPLAY"),
+            Retryable => (200, "RETRYABLE"),
+            InProgress => (409, "IN_PROGRESS"),
+            Parked(_) => (409, "IN_DOUBT"),
+        }
+    }
+}
+
+const REQUEST: &str = r#"{"amount":1200}"#;
+
+/// One cell: an effect of its own, with everything needed to begin it again.
+struct Cell<'a> {
+    broker: &'a Client,
+    /// The topic and the key.
+    name: String,
+    way: Way,
+    /// Of the latest delivery, if it is under one.
+    named: Value,
+    began: Value,
+}
+
+impl Cell<'_> {
+    async fn set<'a>(broker: &'a Client, way: Way, before: Before, on_doubt: &str) -> Cell<'a> {
+        let topics = broker.get("/v1/topics").await.is(200);
+        let name = format!("t{}", topics["topics"].as_array().map_or(0, Vec::len));
+        let policy = json!({ "max_attempts": 9, "backoff_ms": 0, "max_backoff_ms": 0 });
+        broker.topic_with(&name, 1, json!({ "retry_policy": policy })).await;
+        broker.produce(&name, "x").await;
+        let short = json!({ "lease_ms": 250 });
+        let mut how = json!({ "on_doubt": on_doubt, "request": REQUEST, "owner": "first",
+            "nonce": "n1", "provider_window_ms": 86_400_000 });
+        if let PastWindow = before {
+            how["provider_window_ms"] = json!(1);
+        }
+        let expires = matches!(before, Expired);
+        let named = match way {
+            Way::Alone if expires => with(named(&name), short),
+            Way::Alone => named(&name),
+            Way::Under => {
+                let lease = if expires { short } else { json!({}) };
+                let delivery = broker.receive_with(with(wanted(&name, "g", "o"), lease)).await;
+                with(under(&delivery), json!({ "key": name }))
+            }
+        };
+        let mut cell = Cell { broker, name, way, named, began: Value::Null };
+        if !matches!(before, Nothing) {
+            cell.began = cell.broker.begin(cell.named.clone(), how).await.is(200);
+        }
+        cell.bring(before).await;
+        cell
+    }
+
+    async fn bring(&mut self, before: Before) {
+        let status = match before {
+            Nothing | Held => return,
+            Ended(status) => status,
+            PastWindow => "UNKNOWN",
+            Expired => {
+                match self.way {
+                    Way::Alone => {
+                        self.named = named(&self.name);
+                        self.broker.until_held_no_longer(&self.scope(), &self.name).await;
+                    }
+                    Way::Under => self.redeliver().await,
+                }
+                return;
+            }
+        };
+        self.broker.finish(&self.began, ended(status)).await.is(200);
+        if let PastWindow = before {
+            self.broker.until_effect(&self.scope(), &self.name, "PARKED").await;
+        }
+    }
+
+    /// The next attempt asks.
+    async fn redeliver(&mut self) {
+        let delivery = self.broker.receive(&self.name, "g", "o").await;
+        self.named = with(under(&delivery), json!({ "key": self.name }));
+    }
+
+    fn scope(&self) -> String {
+        match self.way {
+            Way::Alone => "op/charge".to_owned(),
+            Way::Under => format!("effect/{}/g", self.name),
+        }
+    }
+
+    async fn look(&self) -> Value {
+        self.broker.effect(&self.scope(), &self.name).await
+    }
+
+    /// Somebody else asks for the same.
+    async fn begin(&self, more: Value) -> Answer {
+        let how = with(json!({ "on_doubt": "park", "request": REQUEST, "owner": "second" }), more);
+        self.broker.begin(self.named.clone(), how).await
+    }
+
+    #[track_caller]
+    fn check(&self, answer: &Answer, says: Says) {
+        let doubt = |body: &Value, cause: &str| {
+            let doubt = &body["doubt"];
+            assert_eq!(fields(doubt), ["began_at", "cause", "fence", "owner", "since"]);
+            assert_eq!((&doubt["fence"], &doubt["owner"]), (&json!(1), &json!("first")), "{body}");
+            assert_eq!(doubt["cause"], cause, "{body}");
+            assert!(time(&doubt["since"]) >= time(&doubt["began_at"]), "{body}");
+        };
+        let granted = |fence: u64| {
+            let body = answer.is(200);
+            assert_eq!(body["fence"], fence, "{body}");
+            assert_eq!((&body["scope"], &body["key"]), (&json!(self.scope()), &json!(self.name)));
+            assert_eq!(body["tenant_id"], "default", "{body}");
+            assert!(body["token"].as_str().is_some_and(|token| token.starts_with("et_")), "{body}");
+            time(&body["expires_at"]);
+            is_downstream_key(&body["downstream_key"]);
+            if fence > 1 {
+                assert_eq!(body["downstream_key"], self.began["downstream_key"]);
+                assert_eq!(body["downstream_until"], self.began["downstream_until"]);
+                assert_ne!(body["token"], self.began["token"]);
+            }
+            body
+        };
+        let over = |decision: &str, state: &str| {
+            let body = answer.is(200);
+            assert_eq!(body["decision"], decision, "{body}");
+            assert_eq!(body["state"], state, "{body}");
+            let status = if state == "SUCCEEDED" { "COMMITTED" } else { "FAILED" };
+            assert_eq!(body["status"], status, "{body}");
+            assert_eq!((&body["fence"], &body["code"]), (&json!(1), &json!(0)), "{body}");
+            time(&body["finished_at"]);
+            for field in ["token", "expires_at", "downstream_key", "doubt", "action"] {
+                assert_eq!(body.get(field), None, "{body}");
+            }
+        };
+        match says {
+            Execute => {
+                let body = granted(1);
+                assert_eq!((&body["decision"], body.get("doubt")), (&json!("EXECUTE"), None));
+            }
+            ExecuteNext => {
+                let body = granted(2);
+                assert_eq!((&body["decision"], body.get("doubt")), (&json!("EXECUTE"), None));
+            }
+            ExecuteInDoubt(cause) => {
+                let body = granted(2);
+                assert_eq!(body["decision"], "EXECUTE", "{body}");
+                doubt(&body, cause);
+            }
+            Probe(cause) => {
+                let body = granted(2);
+                assert_eq!(
+                    (&body["decision"], &body["action"]),
+                    (&json!("IN_DOUBT"), &json!("probe"))
+                );
+                doubt(&body, cause);
+            }
+            Replay(state) => over("REPLAY", state),
+            Retryable => over("RETRYABLE", "FAILED_RETRYABLE"),
+            InProgress => {
+                let body = answer.refused(409, "IN_PROGRESS");
+                assert_eq!(body["decision"], "IN_PROGRESS");
+                assert_eq!((&body["fence"], &body["owner"]), (&json!(1), &json!("first")));
+                let left = body["retry_after_ms"].as_u64().expect("a time");
+                assert!((20_000..=30_000).contains(&left), "the rest of the lease: {left}");
+            }
+            Parked(cause) => {
+                let body = answer.refused(409, "IN_DOUBT");
+                assert_eq!(
+                    (&body["decision"], &body["action"]),
+                    (&json!("IN_DOUBT"), &json!("park"))
+                );
+                assert_eq!(body["retry_after_ms"], 60_000);
+                doubt(&body, cause);
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn is_downstream_key(key: &Value) {
+    let key = key.as_str().expect("a key");
+    let is_so = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
+    assert!(key.starts_with("dq_") && key.len() == 43 && key[3..].chars().all(is_so), "{key}");
+}
+
+/// What the record is; what one is told who asks alone, and who asks under a delivery.
+const TABLE: [(Before, &str, Says, Says); 16] = [
+    (Nothing, "park", Execute, Execute),
+    (Held, "retry", InProgress, InProgress),
+    (Held, "probe", InProgress, InProgress),
+    (Held, "park", InProgress, InProgress),
+    (Ended("SUCCEEDED"), "retry", Replay("SUCCEEDED"), Replay("SUCCEEDED")),
+    (Ended("FAILED_FINAL"), "probe", Replay("FAILED_FINAL"), Replay("FAILED_FINAL")),
+    (Ended("FAILED_RETRYABLE"), "retry", Retryable, ExecuteNext),
+    (Ended("FAILED_RETRYABLE"), "probe", Retryable, ExecuteNext),
+    (Ended("FAILED_RETRYABLE"), "park", Retryable, ExecuteNext),
+    (Ended("UNKNOWN"), "retry", ExecuteInDoubt("reported"), ExecuteInDoubt("reported")),
+    (Ended("UNKNOWN"), "probe", Probe("reported"), Probe("reported")),
+    (Ended("UNKNOWN"), "park", Parked("reported"), Parked("reported")),
+    (Expired, "retry", ExecuteInDoubt("lease_expired"), ExecuteInDoubt("lease_expired")),
+    (Expired, "probe", Probe("lease_expired"), Probe("lease_expired")),
+    (Expired, "park", Parked("lease_expired"), Parked("lease_expired")),
+    (PastWindow, "retry", Parked("reported"), Parked("reported")),
+];
+
+/// Every row, one way.
+fn cells(of: Way) -> impl Iterator<Item = (Before, &'static str, Says)> {
+    TABLE.into_iter().map(move |(before, on_doubt, alone, under)| match of {
+        Way::Alone => (before, on_doubt, alone),
+        Way::Under => (before, on_doubt, under),
+    })
+}
+
+async fn every_cell(way: Way) {
+    let broker = Broker::start().await;
+    for (before, on_doubt, says) in cells(way) {
+        let cell = Cell::set(&broker, way, before, on_doubt).await;
+        let answer = cell.begin(json!({})).await;
+        let told = (answer.status, answer.json()["decision"].clone());
+        let (status, decision) = says.told();
+        assert_eq!(told, (status, json!(decision)), "{way:?} {before:?} {on_doubt}: {answer:?}");
+        cell.check(&answer, says);
+    }
+}
+
+#[tokio::test]
+async fn every_cell_alone() {
+    every_cell(Way::Alone).await;
+}
+
+#[tokio::test]
+async fn every_cell_under_a_delivery() {
+    every_cell(Way::Under).await;
+}
+
+#[tokio::test]
+async fn another_request_is_refused_in_every_state_and_changes_nothing() {
+    let broker = Broker::start().await;
+    for way in [Way::Alone, Way::Under] {
+        for (before, on_doubt, _) in cells(way).filter(|cell| !matches!(cell.0, Nothing)) {
+            let cell = Cell::set(&broker, way, before, on_doubt).await;
+            let shown = cell.look().await;
+            for other in [
+                json!({ "request": "other" }),
+                json!({ "request": null }),
+                json!({ "request": null, "request_hash": REQUEST }),
+                json!({ "request": format!("{REQUEST} ") }),
+                json!({ "request": "other", "nonce": "n1" }),
+            ] {
+                let body = cell.begin(other.clone()).await.refused(422, "CONFLICT");
+                assert_eq!(body["field"], "request", "{way:?} {before:?} {other}: {body}");
+            }
+            assert_eq!(cell.look().await, shown, "{way:?} {before:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn none_is_a_request_too_and_so_is_a_hash() {
+    let broker = Broker::start().await;
+    let park = json!({ "on_doubt": "park" });
+    for (key, said, others) in [
+        ("none", json!({}), [json!({ "request": "" }), json!({ "request_hash": "h" })]),
+        ("empty", json!({ "request": "" }), [json!({}), json!({ "request": " " })]),
+        ("hash", json!({ "request_hash": "h" }), [json!({ "request": "h" }), json!({})]),
+    ] {
+        let said = with(park.clone(), said);
+        let began = broker.execute(key, said.clone()).await;
+        for other in others {
+            let answer = broker.begin(named(key), with(park.clone(), other)).await;
+            assert_eq!(answer.refused(422, "CONFLICT")["field"], "request", "{key}");
+        }
+        broker.finish(&began, ended("SUCCEEDED")).await.is(200);
+        assert_eq!(broker.begin(named(key), said).await.is(200)["decision"], "REPLAY");
+    }
+}
+
+#[tokio::test]
+async fn the_nonce_of_the_holder_brings_the_same_answer() {
+    let broker = Broker::start().await;
+    for way in [Way::Alone, Way::Under] {
+        for on_doubt in ["retry", "probe", "park"] {
+            let cell = Cell::set(&broker, way, Held, on_doubt).await;
+            assert_eq!(cell.begin(json!({ "nonce": "n1" })).await.is(200), cell.began);
+            for other in [json!({ "nonce": "n2" }), json!({ "nonce": null })] {
+                cell.check(&cell.begin(other).await, InProgress);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_nonce_of_one_who_probes_brings_the_probe_again() {
+    let broker = Broker::start().await;
+    for way in [Way::Alone, Way::Under] {
+        let cell = Cell::set(&broker, way, Ended("UNKNOWN"), "probe").await;
+        let probed = cell.begin(json!({ "nonce": "n2" })).await;
+        cell.check(&probed, Probe("reported"));
+        assert_eq!(cell.begin(json!({ "nonce": "n2" })).await.is(200), probed.is(200));
+        let body = cell.begin(json!({ "nonce": "n1" })).await.refused(409, "IN_PROGRESS");
+        assert_eq!((&body["fence"], &body["owner"]), (&json!(2), &json!("second")));
+    }
+}
+
+#[tokio::test]
+async fn a_nonce_has_no_say_once_it_is_over_or_in_doubt() {
+    let broker = Broker::start().await;
+    for way in [Way::Alone, Way::Under] {
+        for (before, on_doubt, says) in cells(way).filter(|cell| !matches!(cell.0, Held | Nothing))
+        {
+            let cell = Cell::set(&broker, way, before, on_doubt).await;
+            cell.check(&cell.begin(json!({ "nonce": "n1" })).await, says);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_first_begin_decides_what_doubt_means() {
+    let broker = Broker::start().await;
+    let cell = Cell::set(&broker, Way::Alone, Ended("UNKNOWN"), "park").await;
+    for on_doubt in ["retry", "probe", "park"] {
+        cell.check(&cell.begin(json!({ "on_doubt": on_doubt })).await, Parked("reported"));
+    }
+    assert_eq!(cell.look().await["on_doubt"], "park");
+}
+
+#[tokio::test]
+async fn without_a_policy_nothing_is_begun() {
+    let broker = Broker::start().await;
+    broker.begin(named("k"), json!({})).await.invalid("on_doubt");
+    broker.begin(named("k"), json!({ "on_doubt": "hope" })).await.invalid("on_doubt");
+    broker.topic("t").await;
+    broker.produce("t", "x").await;
+    let delivery = broker.receive("t", "g", "o").await;
+    broker.begin(under(&delivery), json!({})).await.invalid("on_doubt");
+    broker.patch("/v1/topics/t", json!({ "settings": { "on_doubt": "probe" } })).await.is(200);
+    let began = broker.begin(under(&delivery), json!({})).await.is(200);
+    assert_eq!(began["decision"], "EXECUTE");
+    let key = began["key"].as_str().expect("a key");
+    assert_eq!(broker.effect("effect/t/g", key).await["on_doubt"], "probe", "the topic's");
+}
+
+#[tokio::test]
+async fn an_outcome_whose_time_is_over_is_begun_anew() {
+    let broker = Broker::in_memory().await;
+    let how = json!({ "on_doubt": "park", "ttl_ms": 60_000 });
+    for status in ["SUCCEEDED", "FAILED_FINAL", "FAILED_RETRYABLE"] {
+        let began = broker.execute(status, how.clone()).await;
+        broker.finish(&began, ended(status)).await.is(200);
+    }
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(61)).await;
+    tokio::time::resume();
+    for status in ["SUCCEEDED", "FAILED_FINAL", "FAILED_RETRYABLE"] {
+        // Another request as well: nothing is known of the first.
+        let anew = broker.execute(status, with(how.clone(), json!({ "request": "r" }))).await;
+        assert_eq!(anew["fence"], 1, "{anew}");
+    }
+}
+
+#[tokio::test]
+async fn a_time_begins_with_the_last_change() {
+    let broker = Broker::in_memory().await;
+    let began = broker.execute("k", json!({ "on_doubt": "park", "ttl_ms": 60_000 })).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    tokio::time::resume();
+    broker.finish(&began, ended("SUCCEEDED")).await.is(200);
+    let shown = broker.effect("op/charge", "k").await;
+    assert_eq!(time(&shown["replay_until"]), time(&shown["updated_at"]) + 60_000);
+}
+
+#[tokio::test]
+async fn a_stale_lease_begins_nothing() {
+    type State = (&'static str, &'static [(&'static str, &'static str)]);
+    let states: [State; 4] = [
+        ("waiting", &[("nack", r#"{"delay_ms":600000}"#)]),
+        ("leased", &[("nack", r#"{"delay_ms":0}"#), ("receive", "")]),
+        ("dead", &[("nack", r#"{"final":true}"#)]),
+        ("generation", &[("seek", "")]),
+    ];
+    for (state, steps) in states {
+        let broker = Broker::start().await;
+        broker.topic("t").await;
+        broker.produce("t", "x").await;
+        let delivery = broker.receive("t", "g", "o").await;
+        for (step, how) in steps {
+            match *step {
+                "nack" => {
+                    let how = serde_json::from_str(how).expect("JSON");
+                    broker.nack(token(&delivery), how).await.is(204);
+                }
+                "receive" => drop(broker.receive("t", "g", "o").await),
+                _ => {
+                    let to = json!({ "to": "earliest" });
+                    broker.post("/v1/topics/t/groups/g/seek", to).await.is(200);
+                }
+            }
+        }
+        let answer = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await;
+        let body = answer.refused(409, "STALE_LEASE");
+        assert_eq!((&body["state"], &body["attempt"]), (&json!(state), &json!(1)), "{body}");
+        let list = broker.get("/v1/idempotency?state=IN_PROGRESS").await.is(200);
+        assert_eq!(list, json!({ "effects": [] }));
+    }
+}
+
+#[tokio::test]
+async fn a_settled_delivery_begins_nothing() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    broker.produce("t", "x").await;
+    let delivery = broker.receive("t", "g", "o").await;
+    broker.ack(token(&delivery)).await.is(204);
+    let answer = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await;
+    answer.refused(409, "STALE_LEASE");
+}
+
+#[tokio::test]
+async fn effects_of_other_tenants_scopes_and_keys_are_others() {
+    let broker = Broker::start().await;
+    let mut keys = std::collections::BTreeSet::new();
+    for named in [
+        json!({ "scope": "op/charge", "key": "k" }),
+        json!({ "scope": "op/charge", "key": "K" }),
+        json!({ "scope": "op/charg", "key": "ek" }),
+        json!({ "scope": "op/mail", "key": "k" }),
+        json!({ "scope": "op/charge", "key": "k", "tenant_id": "acme" }),
+    ] {
+        let began = broker.begin(named, json!({ "on_doubt": "park" })).await.is(200);
+        assert_eq!(began["decision"], "EXECUTE", "{began}");
+        keys.insert(began["downstream_key"].to_string());
+    }
+    assert_eq!(keys.len(), 5, "{keys:?}");
+    // The empty tenant is the default one.
+    for tenant in ["", "default"] {
+        let same = with(named("k"), json!({ "tenant_id": tenant }));
+        broker.begin(same, json!({ "on_doubt": "park" })).await.refused(409, "IN_PROGRESS");
+    }
+}
