@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use clap::Args;
 use reqwest::{Method, Response};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -67,7 +68,7 @@ pub(crate) fn segment(text: &str) -> String {
 
 impl Client {
     pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
-        body(self.send(Method::GET, path, query, None).await?).await
+        body(self.send(Method::GET, path, query, None::<Value>).await?).await
     }
 
     /// All pages of a list as one.
@@ -98,10 +99,10 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
     ) -> anyhow::Result<Value> {
-        body(self.send(Method::DELETE, path, query, None).await?).await
+        body(self.send(Method::DELETE, path, query, None::<Value>).await?).await
     }
 
-    pub(crate) async fn post(&self, path: &str, asked: Value) -> anyhow::Result<Value> {
+    pub(crate) async fn post(&self, path: &str, asked: impl Serialize) -> anyhow::Result<Value> {
         body(self.send(Method::POST, path, &[], Some(asked)).await?).await
     }
 
@@ -119,7 +120,7 @@ impl Client {
         method: Method,
         path: &str,
         query: &[(&str, String)],
-        asked: Option<Value>,
+        asked: Option<impl Serialize>,
     ) -> anyhow::Result<Response> {
         let mut request = self.http.request(method, format!("{}/v1/{path}", self.base));
         if !query.is_empty() {

@@ -118,7 +118,8 @@ Examples:
 Examples:
   driftq dlq redrive orders m_aaaacaaa --by ops --reason 'fixed in 41f3'
   driftq dlq redrive orders --error timeout --dry-run
-  driftq dlq redrive orders --group biller --error timeout")]
+  driftq dlq redrive orders --group biller --error timeout
+  driftq dlq redrive orders m_aaaacaaa --force   though its effects may be forgotten")]
     Redrive {
         /// The topic they died in
         topic: String,
@@ -130,6 +131,9 @@ Examples:
         /// Only say what would happen
         #[arg(long)]
         dry_run: bool,
+        /// Those too whose effects may be forgotten by now, and would happen again
+        #[arg(long)]
+        force: bool,
         #[command(flatten)]
         who: Who,
     },
@@ -187,9 +191,10 @@ impl Dlq {
                     output::line(format_args!("dead letters: {}", answer["total"]));
                 }
             }
-            Verb::Redrive { topic, ids, filter, dry_run, who } => {
+            Verb::Redrive { topic, ids, filter, dry_run, force, who } => {
                 let path = format!("dlq/{}/redrive", segment(&topic));
-                let mut asked = json!({ "dry_run": dry_run, "by": who.by, "reason": who.reason });
+                let mut asked = json!({ "dry_run": dry_run, "force": force, "by": who.by,
+                    "reason": who.reason });
                 if ids.is_empty() {
                     asked["filter"] = filter.json();
                 } else {

@@ -4,6 +4,7 @@ mod client;
 mod config;
 mod dev;
 mod dlq;
+mod effect;
 mod explain;
 mod failure;
 mod group;
@@ -53,6 +54,7 @@ enum Cmd {
     Nack(settle::Nack),
     Extend(settle::Extend),
     Dlq(dlq::Dlq),
+    Effect(effect::Effect),
     Explain(explain::Explain),
     Check(offline::Check),
     Backup(offline::Backup),
@@ -103,6 +105,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Nack(nack) => nack.run(remote).await,
         Cmd::Extend(extend) => extend.run(remote).await,
         Cmd::Dlq(dlq) => dlq.run(remote).await,
+        Cmd::Effect(effect) => effect.run(remote).await,
         Cmd::Explain(explain) => explain.run(remote).await,
         Cmd::Check(check) => check.run(remote.output).await,
         Cmd::Backup(backup) => backup.run(remote.output).await,

@@ -3,6 +3,7 @@
 //! `stage` plays transcripts; the rest is one file per part. `UPDATE_EXPECT=1` fills in what is expected.
 
 mod config;
+mod effects;
 mod offline;
 mod reference;
 mod session;

@@ -5,7 +5,8 @@
 //! come up, and can be typed by that name; `TIME`, `VERSION`, `DIR` and `URL` are what they say. Several
 //! spaces are two, for columns are as wide as what is in them.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -49,6 +50,29 @@ impl Stage {
         let url = line.trim().strip_prefix("listening on ").expect("it says where it listens");
         self.url = url.to_owned();
         Running { child, out }
+    }
+
+    /// Posts JSON to the server, which takes it: what a worker says, and no verb of this program.
+    pub(crate) fn post(&self, path: &str, body: &str) -> serde_json::Value {
+        let said = self.ask(&format!("POST {path}"), body);
+        serde_json::from_str(&said).expect("JSON")
+    }
+
+    /// What the server shows, byte for byte.
+    pub(crate) fn get(&self, path: &str) -> String {
+        self.ask(&format!("GET {path}"), "")
+    }
+
+    fn ask(&self, what: &str, body: &str) -> String {
+        let host = self.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(host).expect("it listens");
+        let length = body.len();
+        let head = format!("host: {host}\r\nconnection: close\r\ncontent-length: {length}");
+        write!(stream, "{what} HTTP/1.1\r\n{head}\r\n\r\n{body}").expect("it reads");
+        let mut said = String::new();
+        stream.read_to_string(&mut said).expect("it answers");
+        assert!(said.starts_with("HTTP/1.1 200"), "{what} {body}: {said}");
+        said.split_once("\r\n\r\n").expect("a body").1.to_owned()
     }
 
     /// Plays a transcript.

@@ -1,0 +1,261 @@
+//! `driftq effect`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use crate::client::{Client, Remote};
+use crate::failure::Failure;
+use crate::output::{self, Column, Format};
+
+/// Effects: what is at work or in doubt, one of them, end doubt
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq effect list                             what waits for a person
+  driftq effect list --state in_doubt --scope effect/orders/biller
+  driftq effect show op/charge order-77 --wait 30s
+  driftq effect resolve op/charge order-77 --fence 1 --as retry --by ops --reason 'no charge there'")]
+pub(crate) struct Effect {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Args)]
+struct Name {
+    /// Where its key is unique: op/NAME, effect/TOPIC/GROUP or produce/TOPIC
+    scope: String,
+    /// Its key
+    key: String,
+    /// Of this tenant
+    #[arg(long)]
+    tenant: Option<String>,
+}
+
+impl Name {
+    fn query(self) -> Vec<(&'static str, String)> {
+        let mut query = vec![("scope", self.scope), ("key", self.key)];
+        query.extend(self.tenant.map(|tenant| ("tenant_id", tenant)));
+        query
+    }
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Effects whose outcome is not known, in no order
+    #[command(after_help = "\
+Examples:
+  driftq effect list                             what waits for a person
+  driftq effect list --state in_doubt --scope op/charge
+  driftq effect list --state in_progress --tenant acme -o ndjson")]
+    List {
+        /// Which of them
+        #[arg(long, value_parser = ["parked", "in_doubt", "in_progress"], default_value = "parked")]
+        state: String,
+        /// Of this scope
+        #[arg(long)]
+        scope: Option<String>,
+        /// Of this tenant
+        #[arg(long)]
+        tenant: Option<String>,
+        /// How many
+        #[arg(long, default_value_t = 20)]
+        limit: u32,
+        /// Where the page before ended
+        #[arg(long)]
+        cursor: Option<String>,
+    },
+    /// One effect: how it ended, who has it, or why nobody knows
+    #[command(after_help = "\
+Examples:
+  driftq effect show op/charge order-77
+  driftq effect show effect/orders/biller order-77 --tenant acme
+  driftq effect show op/charge order-77 --wait 30s     when it is over, or after 30 seconds
+  driftq effect show produce/orders order-77           the receipt of a message, by its key")]
+    Show {
+        #[command(flatten)]
+        name: Name,
+        /// Wait until it is over, this long at most, as 500ms, 30s or 5m
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        wait: Option<Duration>,
+    },
+    /// Say how an effect in doubt ended
+    #[command(after_help = "\
+Examples:
+  driftq effect resolve op/charge order-77 --fence 1 --as succeeded --result '{\"charge\":\"ch_1\"}' --by ops --reason 'found ch_1'
+  driftq effect resolve op/charge order-77 --fence 1 --as failed --error declined --by ops --reason 'told by phone'
+  driftq effect resolve effect/orders/biller order-77 --fence 2 --as retry --by ops --reason 'no charge there'")]
+    Resolve {
+        #[command(flatten)]
+        name: Name,
+        /// The fence that is in doubt: `driftq effect show` says it
+        #[arg(long)]
+        fence: u64,
+        /// How it ended; retry: it did not happen, and may run again
+        #[arg(long = "as", value_parser = ["succeeded", "failed", "retry"])]
+        resolve_as: String,
+        /// What is replayed, as JSON; not with retry
+        #[arg(long, value_name = "JSON")]
+        result: Option<String>,
+        /// What went wrong; not with succeeded
+        #[arg(long, value_name = "TEXT")]
+        error: Option<String>,
+        /// Who says so
+        #[arg(long)]
+        by: String,
+        /// How it is known
+        #[arg(long)]
+        reason: String,
+    },
+}
+
+/// A resolution as it is sent: a result is kept as it was typed.
+#[derive(Serialize)]
+struct Resolution {
+    scope: String,
+    key: String,
+    tenant_id: Option<String>,
+    fence: u64,
+    #[serde(rename = "as")]
+    resolve_as: String,
+    result: Option<Box<RawValue>>,
+    error: Option<String>,
+    by: String,
+    reason: String,
+}
+
+const COLUMNS: &[Column] = &[
+    ("scope", "scope"),
+    ("key", "key"),
+    ("tenant", "tenant_id"),
+    ("fence", "fence"),
+    ("owner", "owner"),
+    ("began", "began_at"),
+    ("held until", "expires_at"),
+    ("in doubt since", "doubt.since"),
+    ("because", "doubt.cause"),
+    ("message", "message.id"),
+];
+
+const FIELDS: &[Column] = &[
+    ("scope", "scope"),
+    ("key", "key"),
+    ("tenant", "tenant_id"),
+    ("state", "state"),
+    ("fence", "fence"),
+    ("owner", "owner"),
+    ("code", "code"),
+    ("result", "result"),
+    ("result in base64", "result_base64"),
+    ("error", "error"),
+    ("on doubt", "on_doubt"),
+    ("in doubt since", "doubt.since"),
+    ("in doubt because", "doubt.cause"),
+    ("in doubt of", "doubt.owner"),
+    ("resolved as", "resolution.as"),
+    ("resolved by", "resolution.by"),
+    ("resolved because", "resolution.reason"),
+    ("resolved at", "resolution.at"),
+    ("began", "began_at"),
+    ("changed", "updated_at"),
+    ("held until", "expires_at"),
+    ("kept until", "replay_until"),
+    ("downstream key", "downstream_key"),
+    ("downstream until", "downstream_until"),
+    ("message", "message.id"),
+];
+
+impl Effect {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let (client, format) = (remote.client()?, remote.output);
+        match self.verb {
+            Verb::List { state, scope, tenant, limit, cursor } => {
+                let mut query =
+                    vec![("state", state.to_ascii_uppercase()), ("limit", limit.to_string())];
+                let narrow = [("scope", scope), ("tenant_id", tenant), ("cursor", cursor)];
+                query.extend(narrow.into_iter().filter_map(|(name, value)| Some((name, value?))));
+                let answer = client.get("idempotency", &query).await?;
+                output::list(format, &answer, "effects", COLUMNS);
+            }
+            Verb::Show { name, wait } => {
+                let mut answer = when_over(&client, name.query(), wait.unwrap_or_default()).await?;
+                if format == Format::Table && !answer["result"].is_null() {
+                    // It is not ours to take apart.
+                    answer["result"] = answer["result"].to_string().into();
+                }
+                output::one(format, &answer, FIELDS);
+            }
+            Verb::Resolve { name, fence, resolve_as, result, error, by, reason } => {
+                let not_json = |error| Failure::Usage(format!("--result is not JSON: {error}"));
+                let result = result.map(RawValue::from_string).transpose().map_err(not_json)?;
+                let Name { scope, key, tenant: tenant_id } = name;
+                let asked = Resolution {
+                    scope,
+                    key,
+                    tenant_id,
+                    fence,
+                    resolve_as,
+                    result,
+                    error,
+                    by,
+                    reason,
+                };
+                let answer = client.post("idempotency/resolve", asked).await?;
+                let state = answer["state"].as_str().unwrap_or_default();
+                output::said(format, &answer, &format!("resolved: {state}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How long one call waits at most.
+const CALL_MAX: Duration = Duration::from_secs(60);
+
+/// The effect when it is over, or as it is when the time is up. It need not have been begun yet.
+async fn when_over(
+    client: &Client,
+    query: Vec<(&'static str, String)>,
+    wait: Duration,
+) -> anyhow::Result<Value> {
+    let until = Instant::now() + wait;
+    let progress = (!wait.is_zero()).then(|| output::spinner("waiting"));
+    let answer = loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut query = query.clone();
+        if !left.is_zero() {
+            query.push(("wait_ms", left.min(CALL_MAX).as_millis().to_string()));
+        }
+        let answer = client.get("idempotency", &query).await;
+        let is_open = match &answer {
+            Ok(effect) => !matches!(effect["state"].as_str(), Some("SUCCEEDED" | "FAILED_FINAL")),
+            Err(error) => {
+                matches!(error.downcast_ref(), Some(Failure::Refused { status: 404, .. }))
+            }
+        };
+        if !is_open || left <= CALL_MAX {
+            break answer;
+        }
+    };
+    if let Some(progress) = progress {
+        progress.finish_and_clear();
+    }
+    answer
+}
+
+/// `500ms`, `30s`, `5m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || "write it as 500ms, 30s or 5m".to_owned();
+    let unit = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let number: u32 = text[..unit].parse().map_err(|_| wrong())?;
+    match &text[unit..] {
+        "ms" => Ok(Duration::from_millis(number.into())),
+        "s" => Ok(Duration::from_secs(number.into())),
+        "m" => Ok(Duration::from_secs(u64::from(number) * 60)),
+        _ => Err(wrong()),
+    }
+}
