@@ -111,7 +111,12 @@ impl Judge<'_, '_> {
                 }
             }
             Ask::Redrive(_) => self.has_redrives = true,
-            Ask::CreateGroup(_) | Ask::Other => {}
+            Ask::CreateGroup(_)
+            | Ask::Begin { .. }
+            | Ask::Finish { .. }
+            | Ask::ExtendEffect { .. }
+            | Ask::Resolve { .. }
+            | Ask::Other => {}
         }
     }
 

@@ -85,6 +85,10 @@ impl<'a> Judge<'_, 'a> {
             | Ask::DeleteGroup(_)
             | Ask::DeleteTopic(_)
             | Ask::Seek(_)
+            | Ask::Begin { .. }
+            | Ask::Finish { .. }
+            | Ask::ExtendEffect { .. }
+            | Ask::Resolve { .. }
             | Ask::Other => {}
         }
     }

@@ -86,6 +86,14 @@ pub enum Op {
     Seek { topic: Name, group: Name, partition: u32, offset: u64 },
     /// Bring a dead letter back. `id` is the dead letter's.
     Redrive { topic: Name, id: Name },
+    /// Ask for the right to execute an effect.
+    Begin(Begin),
+    /// Say how an execution ended.
+    Finish { right: Right, status: Status, outcome: Name },
+    /// More time for an execution.
+    ExtendEffect { right: Right },
+    /// A person says how a doubtful execution ended.
+    Resolve { effect: Effect, fence: u64, status: Status, outcome: Name },
     /// Anything that only looks.
     Look,
 }
@@ -142,6 +150,9 @@ pub enum Reply {
     Settled,
     /// The dead letter is on its way again, now or (`already`) before, as message `new`.
     Redriven { new: Name, already: bool },
+    /// What the caller is to do with the effect that is shown. `outcome` is that of a decision that has
+    /// one.
+    Began { decision: Decision, right: Right, outcome: Name },
     /// Anything else.
     Ok,
 }
@@ -207,6 +218,10 @@ pub enum Fact {
     Redriven { id: Name, new: Name, group: Name },
     /// Messages below `first` are no longer kept, but for those that are open.
     Trimmed { topic: Name, partition: u32, first: u64 },
+    /// The ledger says this of an effect from now on.
+    Recorded(Record),
+    /// These calls to the ledger were decided in this batch, on what was recorded before or in it.
+    Decided { calls: Vec<u64> },
 }
 
 /// A stored message.
@@ -331,4 +346,130 @@ pub struct DeadLetter {
     pub idem: Option<Name>,
     /// Sent again as this message.
     pub redriven: Option<Name>,
+}
+
+/// The name of an effect.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Effect {
+    /// Whose; `default` when none was given.
+    pub tenant: Name,
+    /// Where the key is unique. Under a delivery it names the topic's life and the group.
+    pub scope: Name,
+    /// The name within all that.
+    pub key: Name,
+}
+
+/// A right to execute an effect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Right {
+    /// To which.
+    pub effect: Effect,
+    /// In which life of its name: a key that is used again after its time is another effect. Grows. A
+    /// harness that cannot see it says 0 and uses no key again.
+    pub life: u64,
+    /// Grows with each right given in that life.
+    pub fence: u64,
+}
+
+/// A begin, or with `again` a reacquire.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Which effect.
+    pub effect: Effect,
+    /// The delivery it is begun under.
+    pub lease: Option<Lease>,
+    /// What it is asked to do. None is a value too, but for `again`, where it is not compared.
+    pub request: Option<Name>,
+    /// What the caller is known by.
+    pub nonce: Option<Name>,
+    /// Only what is known, never a new effect.
+    pub again: bool,
+}
+
+/// How an execution ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It happened.
+    Succeeded,
+    /// It did not happen, and is not to.
+    FailedFinal,
+    /// It did not happen, and may be tried again.
+    FailedRetryable,
+    /// The caller does not know.
+    Unknown,
+}
+
+impl Status {
+    /// It is replayed and never executed again.
+    pub fn is_final(self) -> bool {
+        matches!(self, Status::Succeeded | Status::FailedFinal)
+    }
+}
+
+/// What the caller of a begin is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    /// Execute it.
+    Execute,
+    /// Find out whether it happened.
+    Probe,
+    /// Take the outcome.
+    Replay(Status),
+    /// It failed; ask again to take it again.
+    Retryable,
+}
+
+/// What becomes of doubt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnDoubt {
+    /// Executed again.
+    Retry,
+    /// Given to somebody who finds out.
+    Probe,
+    /// Left alone until a person has said.
+    Park,
+}
+
+/// How far an effect is, as it is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Progress {
+    /// The right is out, or was and nobody noticed its end.
+    InProgress,
+    /// Nobody knows.
+    InDoubt,
+    /// It ended so.
+    Known(Status),
+}
+
+/// An effect, as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The latest right.
+    pub right: Right,
+    /// How far it is.
+    pub progress: Progress,
+    /// What it was first asked to do.
+    pub request: Option<Name>,
+    /// What the holder of the latest right is known by.
+    pub nonce: Option<Name>,
+    /// What the first begin said.
+    pub on_doubt: OnDoubt,
+    /// From then on (authority clock) it is not retried: the provider has forgotten its key.
+    pub window_until: Option<u64>,
+    /// The delivery it was last begun under, whose lease is the right's.
+    pub under: Option<Lease>,
+    /// Without a delivery: the end of the right, by the authority clock, or later.
+    pub until: u64,
+    /// How it ended, in words.
+    pub outcome: Name,
+    /// How long an outcome is kept.
+    pub ttl_ms: u64,
+    /// When it is forgotten, by the authority clock; `None` = not yet.
+    pub kept_until: Option<u64>,
+    /// The outcome is a person's word.
+    pub resolved: bool,
 }

@@ -54,6 +54,8 @@ dense! {
     PositionId,
     /// Topic, tenant and idempotency key.
     IdentityId,
+    /// Tenant, scope and key of an effect.
+    EffectId,
     /// A client's call.
     CallId,
 }

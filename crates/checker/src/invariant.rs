@@ -5,7 +5,7 @@ use std::fmt;
 /// A promise that a history can be seen to keep or break.
 ///
 /// The numbers are those of the project's list of invariants; the ones left out need more than one
-/// node, the effect ledger, quotas or credentials.
+/// node, a sink of effects, quotas or credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
     /// No loss: what was answered as produced is stored, and in the end every group that should read
@@ -71,11 +71,23 @@ pub enum Invariant {
     I31,
     /// Covered replies: what a refusal rests on is committed before it is told.
     I34,
+    /// One executor: the right to execute an effect is given under growing fences, to one holder at a time,
+    /// again only after a failure that allows it or after doubt that its policy allows; and no message is
+    /// done while an effect begun under it has no known outcome.
+    I37,
+    /// Stale finish refused: what an older right says is never done, and an effect ends by the word of the
+    /// latest right, or of a person who ends doubt.
+    I38,
+    /// Replay is exact: once an outcome is known every begin is told it, byte for byte, and nothing else.
+    I39,
+    /// Mismatch: an effect that is known with another request is a conflict, and does not change.
+    I40,
     /// Dedupe: inside the window one key is one message, and every answer names it.
     I42,
-    /// Dedupe ends: after the window a key starts anew.
+    /// Expiry: after the window a key starts anew; an outcome is found until its time is over and not
+    /// after it, and its time does not begin while its message is open.
     I43,
-    /// Tenant scope: equal keys of two tenants never meet.
+    /// Tenant scope: equal keys of two tenants never meet, neither of messages nor of effects.
     I45,
     /// Not before: no grant before the message is due.
     I49,
@@ -89,11 +101,12 @@ pub enum Invariant {
 
 impl Invariant {
     /// Every promise this crate knows, in order.
-    pub const ALL: [Invariant; 36] = {
+    pub const ALL: [Invariant; 40] = {
         use Invariant::*;
         [
             I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15, I16, I17, I18, I19,
-            I20, I21, I22, I23, I25, I27, I28, I29, I31, I34, I42, I43, I45, I49, I50, I51, I52,
+            I20, I21, I22, I23, I25, I27, I28, I29, I31, I34, I37, I38, I39, I40, I42, I43, I45,
+            I49, I50, I51, I52,
         ]
     };
 }

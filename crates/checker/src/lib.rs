@@ -18,6 +18,7 @@ mod deliveries;
 pub mod history;
 mod ids;
 mod invariant;
+mod ledger;
 mod model;
 mod order;
 mod reading;
@@ -44,6 +45,7 @@ pub fn check(events: &[Event]) -> Report {
     covered::judge(&story, &mut findings);
     dedupe::judge(&story, &mut findings);
     redrive::judge(&story, &mut findings);
+    ledger::judge(&story, &mut findings);
     counters::judge(&story, &mut findings);
     if story.has_facts() {
         model::judge(&story, &mut findings);

@@ -93,6 +93,8 @@ pub struct Counts {
     pub redriven: u64,
     /// Cursors that were moved.
     pub moved: u64,
+    /// Changes of effects.
+    pub recorded: u64,
 }
 
 /// Violations while they are being found, in whatever order the judges come by them.

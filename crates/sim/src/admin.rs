@@ -1,16 +1,21 @@
-//! An operator: makes topics, looks, pauses, moves, deletes, brings dead letters back.
+//! An operator: makes topics, looks, pauses, moves, deletes, brings dead letters back, ends doubt.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use driftq_checker::history::{DeadLetter, Name, Op, What};
 use driftq_core::change::Delivery;
-use driftq_core::command::{CreateTopic, GroupName, Pause, Redrive, Seek, SeekTo, TopicName};
+use driftq_core::command::{
+    CreateTopic, EffectQuery, EffectView, FinishStatus, GroupName, ListEffects, Pause, Redrive,
+    Resolve, Seek, SeekTo, TopicName,
+};
+use driftq_core::effect::{EffectState, ResolvedAs, Scope};
 use driftq_core::{Command, Reply, Ticket};
 
 use crate::clients::Client;
 use crate::consumer::Worker;
 use crate::facts::content;
+use crate::ledger::{effect_of, in_words, status_of};
 use crate::network::Outcome;
 use crate::node::group_counters;
 use crate::plan::END_AT_MS;
@@ -36,6 +41,9 @@ enum Task {
     Go(GroupName),
     DeleteGroup,
     Redrive,
+    /// Whatever is in doubt, to be resolved.
+    FindDoubt,
+    Resolve,
     Look,
 }
 
@@ -55,7 +63,9 @@ pub(crate) struct Admin {
 fn admin(world: &mut World, client: usize) -> &mut Admin {
     match &mut world.clients.list[client] {
         Client::Admin(admin) => admin,
-        Client::Producer(_) | Client::Worker(_) => unreachable!("client {client} is an operator"),
+        Client::Producer(_) | Client::Worker(_) | Client::Executor(_) => {
+            unreachable!("client {client} is an operator")
+        }
     }
 }
 
@@ -71,6 +81,7 @@ impl World {
             self.wind_up(client);
         } else {
             self.operate(client);
+            self.look_for_doubt(client);
         }
         let delay = if self.clients.is_healed { 500 } else { self.rng.u64(300..2_500) };
         self.later(delay, Happening::Wake { client });
@@ -133,10 +144,47 @@ impl World {
         let (topic, id) = self.facts.dead[self.rng.usize(0..self.facts.dead.len())].clone();
         let name: Name = id.to_string().into();
         let op = Op::Redrive { topic: topic.clone(), id: name };
-        let (by, reason) = ("ops".into(), "fixed".into());
+        let (by, reason, force) = ("ops".into(), "fixed".into(), self.rng.u32(0..3) == 0);
         let command =
-            Command::Redrive(Redrive { topic: topic_name(&topic), id, force: false, by, reason });
+            Command::Redrive(Redrive { topic: topic_name(&topic), id, force, by, reason });
         self.begin(client, Task::Redrive, op, command);
+    }
+
+    fn look_for_doubt(&mut self, client: usize) {
+        let state = if self.rng.bool() { EffectState::Parked } else { EffectState::InDoubt };
+        let mut from = [0; 16];
+        self.rng.fill(&mut from);
+        let namespace = "default".into();
+        let list = ListEffects { namespace, state, scope: None, tenant: None, from, limit: 4 };
+        let command = Command::ListEffects(Box::new(list));
+        self.begin(client, Task::FindDoubt, Op::Look, command);
+    }
+
+    /// Says how a doubtful effect ended. Nobody asks what really happened.
+    fn end_doubt(&mut self, client: usize, effect: &EffectView) {
+        let (resolve_as, status) = match self.rng.u32(0..4) {
+            // Leaves it to others, so that they find it.
+            0 => return,
+            1 => (ResolvedAs::Succeeded, FinishStatus::Succeeded),
+            2 => (ResolvedAs::Failed, FinishStatus::FailedFinal),
+            _ => (ResolvedAs::Retry, FinishStatus::FailedRetryable { renew: false }),
+        };
+        let (name, fence) = (&effect.row.name, effect.row.fence);
+        let Ok(scope) = Scope::parse(&name.namespace, &name.scope) else {
+            return;
+        };
+        let outcome = self.some_result(status);
+        let op = Op::Resolve {
+            effect: effect_of(name),
+            fence,
+            status: status_of(status),
+            outcome: in_words(&outcome, false),
+        };
+        let (tenant, key) = (name.tenant.clone(), name.key.clone());
+        let name = EffectQuery { namespace: name.namespace.clone(), tenant, scope, key };
+        let (by, reason) = ("ops".into(), "looked".into());
+        let resolve = Resolve { name, fence, resolve_as, outcome, by, reason };
+        self.begin(client, Task::Resolve, op, Command::Resolve(Box::new(resolve)));
     }
 
     fn pause_group(&mut self, client: usize, group: GroupName, then: fn(GroupName) -> Task) {
@@ -217,6 +265,14 @@ impl World {
                     self.stats.saw("redrive repeated");
                 }
             }
+            Task::FindDoubt => {
+                if let Outcome::Done(Reply::Effects(found)) = outcome {
+                    for effect in &found.effects {
+                        self.end_doubt(client, effect);
+                    }
+                }
+            }
+            Task::Resolve if done => self.stats.saw("effect resolved"),
             Task::Look => {
                 if let Outcome::Done(Reply::Group(view)) = outcome
                     && self.clients.is_healed
@@ -229,7 +285,7 @@ impl World {
             Task::Go(group) if matches!(outcome, Outcome::NotSent | Outcome::Unknown) => {
                 admin(self, client).paused.push(group);
             }
-            Task::MakeBrief(_) | Task::DeleteGroup | Task::Go(_) => {}
+            Task::MakeBrief(_) | Task::DeleteGroup | Task::Go(_) | Task::Resolve => {}
         }
     }
 

@@ -7,6 +7,7 @@ use driftq_core::{ConsumerId, Ticket};
 
 use crate::admin::Admin;
 use crate::consumer::Worker;
+use crate::executor::Executor;
 use crate::network::Outcome;
 use crate::producer::Producer;
 use crate::world::{Happening, World};
@@ -17,6 +18,7 @@ pub(crate) enum Client {
     Producer(Producer),
     Worker(Box<Worker>),
     Admin(Admin),
+    Executor(Box<Executor>),
 }
 
 /// All of them.
@@ -28,6 +30,8 @@ pub(crate) struct Clients {
     pub(crate) next_ticket: u64,
     pub(crate) next_consumer: u64,
     pub(crate) next_body: u64,
+    pub(crate) next_nonce: u64,
+    pub(crate) next_result: u64,
     /// Whose connection it is.
     pub(crate) connections: BTreeMap<ConsumerId, usize>,
     pub(crate) is_healed: bool,
@@ -39,7 +43,7 @@ impl Clients {
         let client = *self.connections.get(&consumer)?;
         match &self.list[client] {
             Client::Worker(worker) => worker.poll_ms,
-            Client::Producer(_) | Client::Admin(_) => None,
+            Client::Producer(_) | Client::Admin(_) | Client::Executor(_) => None,
         }
     }
 }
@@ -53,9 +57,12 @@ impl World {
         index
     }
 
-    /// Everybody of a plan: an operator, producers, and workers of every group.
+    /// Everybody of a plan: an operator, executors, producers, and workers of every group.
     pub(crate) fn add_clients(&mut self) {
         self.add_client(Client::Admin(Admin::default()));
+        for _ in 0..2 {
+            self.add_client(Client::executor());
+        }
         for topic in self.plan.clone() {
             let producers = if topic.name == "wide" { 3 } else { 1 };
             for _ in 0..producers {
@@ -76,6 +83,7 @@ impl World {
             Client::Producer(_) => self.wake_producer(client),
             Client::Worker(_) => self.wake_worker(client),
             Client::Admin(_) => self.wake_admin(client),
+            Client::Executor(_) => self.wake_executor(client),
         }
     }
 
@@ -84,6 +92,7 @@ impl World {
             Client::Producer(_) => self.producer_heard(client, ticket, outcome),
             Client::Worker(_) => self.worker_heard(client, ticket, outcome),
             Client::Admin(_) => self.admin_heard(client, ticket, outcome),
+            Client::Executor(_) => self.effect_heard(client, ticket, &outcome),
         }
     }
 

@@ -8,10 +8,11 @@ use driftq_core::change::Delivery;
 use driftq_core::command::{
     Claim, Extend, GroupName, Join, Nack, NackKind, Peer, Start, TopicName,
 };
-use driftq_core::{Command, ConsumerId, LeaseToken, Reply, Text, Ticket};
+use driftq_core::{Command, ConsumerId, LeaseToken, Rejection, Reply, Text, Ticket};
 
 use crate::clients::Client;
 use crate::facts::content;
+use crate::ledger::Book;
 use crate::network::Outcome;
 use crate::world::{Happening, World};
 
@@ -22,7 +23,7 @@ const POISON: u64 = 31;
 
 /// A delivery as its worker remembers it.
 #[derive(Debug, Clone)]
-struct Taken {
+pub(crate) struct Taken {
     lease: Lease,
     token: LeaseToken,
     body: u64,
@@ -43,6 +44,9 @@ pub(crate) struct Worker {
     work: BTreeMap<u64, Taken>,
     next_work: u64,
     old: VecDeque<Taken>,
+    /// Acks under way.
+    acking: BTreeMap<Ticket, Taken>,
+    pub(crate) book: Book,
     /// Reads dead letters and writes them down.
     is_undertaker: bool,
 }
@@ -63,6 +67,8 @@ impl Worker {
             work: BTreeMap::new(),
             next_work: 0,
             old: VecDeque::new(),
+            acking: BTreeMap::new(),
+            book: Book::default(),
             is_undertaker: false,
         }
     }
@@ -95,7 +101,9 @@ impl World {
 fn worker(world: &mut World, client: usize) -> &mut Worker {
     match &mut world.clients.list[client] {
         Client::Worker(worker) => worker,
-        Client::Producer(_) | Client::Admin(_) => unreachable!("client {client} is a worker"),
+        Client::Producer(_) | Client::Admin(_) | Client::Executor(_) => {
+            unreachable!("client {client} is a worker")
+        }
     }
 }
 
@@ -129,7 +137,14 @@ impl World {
     }
 
     pub(crate) fn worker_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
+        self.effect_heard(client, ticket, &outcome);
         let me = worker(self, client);
+        if let Some(taken) = me.acking.remove(&ticket)
+            && let Outcome::Refused(Rejection::Unfinished(_)) = outcome
+        {
+            self.has_unfinished_effects(client, &taken);
+            return;
+        }
         if me.joining != Some(ticket) {
             return;
         }
@@ -182,11 +197,17 @@ impl World {
         let lease_ms = taken.lease_ms;
         me.work.insert(work, taken);
         let is_undertaker = me.is_undertaker;
-        let seen =
-            Seen { lease, id: delivery.id.to_string().into(), spent: delivery.spent, message };
+        let seen = Seen {
+            lease: lease.clone(),
+            id: delivery.id.to_string().into(),
+            spent: delivery.spent,
+            message,
+        };
         self.record(client as u32 + 1, What::Delivered(seen));
         if is_undertaker {
             self.write_down(&delivery);
+        } else {
+            self.begin_under(client, work, &lease, &delivery);
         }
         let duration = match self.rng.u32(0..100) {
             _ if self.clients.is_healed => self.rng.u64(1..40),
@@ -243,6 +264,26 @@ impl World {
         self.show_an_old_token(client, taken);
     }
 
+    /// Takes a delivery out of a worker's hands, if it is still at it.
+    pub(crate) fn stop_work(&mut self, client: usize, work: u64) -> Option<Taken> {
+        worker(self, client).work.remove(&work)
+    }
+
+    /// An ack was refused because of effects without an outcome.
+    fn has_unfinished_effects(&mut self, client: usize, taken: &Taken) {
+        let verb = match self.rng.u32(0..10) {
+            // What nobody will finish any more is somebody else's to look at.
+            _ if self.clients.is_healed => Verb::Final,
+            0..5 => Verb::Nack { delay_ms: None },
+            5..7 => Verb::Release { delay_ms: 300 },
+            7 => Verb::Final,
+            // By then somebody may have finished them.
+            8 => Verb::Ack,
+            _ => return,
+        };
+        self.settle(client, taken, verb, false);
+    }
+
     fn show_an_old_token(&mut self, client: usize, taken: Taken) {
         let me = worker(self, client);
         me.old.push_back(taken);
@@ -263,7 +304,7 @@ impl World {
         }
     }
 
-    fn settle(&mut self, client: usize, taken: &Taken, verb: Verb, by_owner: bool) {
+    pub(crate) fn settle(&mut self, client: usize, taken: &Taken, verb: Verb, by_owner: bool) {
         let me = worker(self, client);
         let claim = match by_owner {
             false => Claim::Token(taken.token.clone(), None),
@@ -290,6 +331,10 @@ impl World {
             self.facts.asked_delays.insert(taken.lease.clone());
         }
         let lease = taken.lease.clone();
-        self.call(client, Op::Settle { lease, verb, by_owner }, command);
+        let is_ack = matches!(verb, Verb::Ack);
+        let ticket = self.call(client, Op::Settle { lease, verb, by_owner }, command);
+        if is_ack {
+            worker(self, client).acking.insert(ticket, taken.clone());
+        }
     }
 }

@@ -5,32 +5,45 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use driftq_checker::history::{Content, Fact, Granted, How, Lease, Name, Retry, Stored, What};
+use driftq_checker::history::{
+    Content, Effect, Fact, Granted, How, Lease, Name, Progress, Record, Retry, Right, Status,
+    Stored, What,
+};
 use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
+use driftq_core::effect::{EffectRow, EffectState};
 use driftq_core::{
-    Batch, Command, ConsumerId, GroupId, Lane, Message, MessageId, Offset, Reply, RetryPolicy,
-    Settings, ShardId, Ticket, TopicId,
+    Batch, Command, ConsumerId, GroupId, Lane, Message, MessageId, Offset, OnDoubt, Reply,
+    RetryPolicy, Settings, ShardId, Ticket, Timestamp, TopicId,
 };
 use driftq_storage::Ownership;
 
+use crate::ledger::{effect_of, in_words};
 use crate::stats::Stats;
 
-/// The keyed part of a produce.
+/// What must be known of a command to say what its answer means.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    topic: Name,
-    tenant: Name,
-    idem: Name,
+pub(crate) enum Asked {
+    /// The keyed part of a produce.
+    Keyed { topic: Name, tenant: Name, idem: Name },
+    /// Something about an effect.
+    OfTheLedger,
 }
 
 impl Asked {
     pub(crate) fn of(command: &Command) -> Option<Asked> {
+        if let Command::Begin(_)
+        | Command::Finish(_)
+        | Command::ExtendEffect(_)
+        | Command::Resolve(_) = command
+        {
+            return Some(Asked::OfTheLedger);
+        }
         let Command::Produce(produce) = command else {
             return None;
         };
         let idem = produce.envelope.idempotency_key.clone()?;
         let tenant = produce.envelope.tenant_id.clone().unwrap_or_else(|| "default".into());
-        Some(Asked { topic: produce.topic.topic.clone(), tenant, idem })
+        Some(Asked::Keyed { topic: produce.topic.topic.clone(), tenant, idem })
     }
 }
 
@@ -53,6 +66,9 @@ struct KnownGroup {
 pub(crate) struct Facts {
     topics: BTreeMap<TopicId, KnownTopic>,
     groups: BTreeMap<GroupId, KnownGroup>,
+    /// Topic and name of every group there ever was: effects outlive them.
+    group_names: BTreeMap<GroupId, (Name, Name)>,
+    effects: BTreeMap<(Name, Name, Name), Record>,
     entries: BTreeMap<(GroupId, Lane, Offset), Entry>,
     firsts: BTreeMap<(TopicId, Lane), Offset>,
     /// Consumers' credits, as the clients asked.
@@ -114,17 +130,24 @@ impl Facts {
         for change in &batch.changes {
             self.change(change, now, stats);
         }
+        let mut decided = Vec::new();
         for (ticket, answered) in &batch.replies {
-            if let (Ok(Reply::Produced(receipt)), Some(asked)) = (answered, asked.get(ticket))
+            if let Some(Asked::OfTheLedger) = asked.get(ticket) {
+                decided.push(ticket.0);
+            }
+            if let (Ok(Reply::Produced(receipt)), Some(Asked::Keyed { topic, tenant, idem })) =
+                (answered, asked.get(ticket).cloned())
                 && receipt.deduplicated
             {
-                let Asked { topic, tenant, idem } = asked.clone();
                 if self.keys.get(&(topic.clone(), tenant.clone(), idem.clone())) == Some(&(now + 1))
                 {
                     stats.saw("key found in its last millisecond");
                 }
                 self.open.push(Fact::Deduplicated { topic, tenant, idem, id: name(receipt.id) });
             }
+        }
+        if !decided.is_empty() {
+            self.open.push(Fact::Decided { calls: decided });
         }
         let facts = std::mem::take(&mut self.open);
         let (shard, epoch) = (ownership.shard.0, ownership.epoch.0);
@@ -191,13 +214,13 @@ impl Facts {
                 }
             }
             Change::Expire { .. } => stats.saw("records expired"),
+            Change::Effect(row) => self.effect(row, now, stats),
             Change::Ids(_)
             | Change::Note { .. }
             | Change::NoteGone { .. }
             | Change::Owner { .. }
             | Change::OwnerGone(_)
             | Change::Record(_)
-            | Change::Effect(_)
             | Change::Held { .. }
             | Change::HeldGone { .. }
             | Change::Outbox { .. }
@@ -237,6 +260,7 @@ impl Facts {
 
     fn group(&mut self, row: &GroupRow) {
         let topic = self.topic_name(row.topic);
+        self.group_names.insert(row.id, (topic.clone(), row.name.clone()));
         let generations: Vec<u64> = row.cursors.iter().map(|cursor| cursor.generation.0).collect();
         let Some(known) = self.groups.get_mut(&row.id) else {
             let cursors = row.cursors.iter().map(|c| (c.generation.0, c.offset)).collect();
@@ -373,8 +397,10 @@ impl Facts {
         let (due, until) = (entry.at.0, entry.at.0);
         match entry.state {
             EntryState::Leased if before.is_some_and(|before| before.attempt == entry.attempt) => {
-                stats.saw("lease extended");
-                self.open.push(Fact::Extended { lease, until });
+                if before.is_some_and(|before| before.at != entry.at) {
+                    stats.saw("lease extended");
+                    self.open.push(Fact::Extended { lease, until });
+                }
             }
             EntryState::Leased => {
                 if before.is_none() {
@@ -407,6 +433,9 @@ impl Facts {
                     self.open.push(Fact::Ended { lease, how: How::Expired { due } });
                 }
             }
+            // That an effect was finished meanwhile changes nothing of its life either.
+            EntryState::Nacked | EntryState::Returned
+                if before.is_some_and(|before| before.state == entry.state) => {}
             EntryState::Nacked => {
                 let asked = self.asked_delay(&lease);
                 self.open.push(Fact::Ended { lease, how: How::Nacked { due, asked } });
@@ -420,5 +449,78 @@ impl Facts {
     /// Whether a worker may have named the delay itself. The workload names none but on purpose.
     fn asked_delay(&self, lease: &Lease) -> bool {
         self.asked_delays.contains(lease)
+    }
+
+    /// When an outcome is forgotten, if that is certain.
+    pub(crate) fn kept_until(&self, effect: &Effect) -> Option<u64> {
+        self.effects.get(&place_of(effect))?.kept_until
+    }
+
+    fn effect(&mut self, row: &EffectRow, now: u64, stats: &mut Stats) {
+        let effect = effect_of(&row.name);
+        let right = Right { effect: effect.clone(), life: row.born.0, fence: row.fence };
+        let record = Record {
+            right,
+            progress: progress(row.state),
+            request: row.request.as_ref().map(|hash| hash.trim_start_matches("own:").into()),
+            nonce: row.nonce.clone(),
+            on_doubt: on_doubt(row.on_doubt),
+            window_until: row.downstream_until().map(|until| until.0),
+            under: row.under.map(|under| {
+                let hold = under.hold;
+                let (topic, group) = self.group_names[&hold.group].clone();
+                let (generation, partition) = (hold.generation.0, hold.lane.partition());
+                let (offset, attempt) = (hold.offset, hold.attempt);
+                Lease { topic, group, generation, partition, offset, attempt }
+            }),
+            until: row.until.0,
+            outcome: in_words(&row.outcome, row.renew),
+            ttl_ms: row.ttl_ms,
+            kept_until: (row.expires != Timestamp::MAX).then_some(row.expires.0),
+            resolved: row.resolution.is_some(),
+        };
+        if let Some(former) = self.effects.insert(place_of(&effect), record.clone()) {
+            saw_effect(&former, &record, now, stats);
+        }
+        self.open.push(Fact::Recorded(record));
+    }
+}
+
+fn place_of(effect: &Effect) -> (Name, Name, Name) {
+    (effect.tenant.clone(), effect.scope.clone(), effect.key.clone())
+}
+
+fn saw_effect(former: &Record, record: &Record, now: u64, stats: &mut Stats) {
+    if former.right.life != record.right.life {
+        stats.saw("effect forgotten and begun anew");
+        if former.kept_until == Some(now) {
+            stats.saw("effect begun anew in its first millisecond");
+        }
+    } else if former.under != record.under && matches!(record.progress, Progress::Known(_)) {
+        stats.saw("outcome taken on by another message");
+    } else if former.progress == Progress::InDoubt
+        && matches!(record.progress, Progress::Known(_))
+        && !record.resolved
+    {
+        stats.saw("doubt ended by its late holder");
+    }
+}
+
+fn progress(state: EffectState) -> Progress {
+    match state {
+        EffectState::InProgress => Progress::InProgress,
+        EffectState::InDoubt | EffectState::Parked => Progress::InDoubt,
+        EffectState::Succeeded => Progress::Known(Status::Succeeded),
+        EffectState::FailedFinal => Progress::Known(Status::FailedFinal),
+        EffectState::FailedRetryable => Progress::Known(Status::FailedRetryable),
+    }
+}
+
+fn on_doubt(policy: OnDoubt) -> driftq_checker::history::OnDoubt {
+    use driftq_checker::history::OnDoubt as Told;
+    match policy {
+        OnDoubt::Retry => Told::Retry,
+        OnDoubt::Probe => Told::Probe,
+        OnDoubt::Park => Told::Park,
     }
 }

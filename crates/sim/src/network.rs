@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use driftq_checker::history::{Name, Op, Reply as Told, What};
-use driftq_core::command::{Full, Stale};
+use driftq_checker::history::{Decision, Name, Op, Reply as Told, Right, Status, What};
+use driftq_core::command::{BeginDecision, Full, Stale};
+use driftq_core::effect::EffectState;
 use driftq_core::{Answered, Command, Rejection, Reply, Ticket};
 
+use crate::ledger::{effect_of, in_words};
 use crate::world::{Happening, World};
 
 /// What a caller hears.
@@ -50,7 +52,10 @@ impl World {
         let call = ticket.0;
         let (what, outcome) = match heard {
             Heard::Answer(answered) => match *answered {
-                Ok(reply) => (What::Done { call, reply: told(&reply) }, Outcome::Done(reply)),
+                Ok(reply) => {
+                    self.saw_reply(&reply);
+                    (What::Done { call, reply: told(&reply) }, Outcome::Done(reply))
+                }
                 Err(rejection) => {
                     let (code, state) = code(&rejection);
                     self.saw_rejection(&rejection);
@@ -82,11 +87,44 @@ impl World {
                 Stale::Dead => "settle refused: dead",
                 Stale::Gone => "settle refused: gone",
             }
+        } else if let Some(state) = saw_effect_rejection(rejection) {
+            state
         } else {
             return;
         };
         self.stats.saw(state);
     }
+
+    fn saw_reply(&mut self, reply: &Reply) {
+        if let Reply::Finished { repeated, .. } = reply {
+            self.stats.saw(if *repeated { "finish repeated" } else { "finish accepted" });
+        }
+    }
+}
+
+fn saw_effect_rejection(rejection: &Rejection) -> Option<&'static str> {
+    let state = if let Rejection::RequestConflict = rejection {
+        "effect refused: another request"
+    } else if let Rejection::InProgress { .. } = rejection {
+        "effect refused: in progress"
+    } else if let Rejection::Parked { .. } = rejection {
+        "effect refused: parked"
+    } else if let Rejection::OutcomeConflict = rejection {
+        "finish refused: another outcome"
+    } else if let Rejection::StaleFence { fence, current, .. } = rejection {
+        if fence < current {
+            "finish refused: stale fence"
+        } else {
+            "finish refused: fence is over"
+        }
+    } else if let Rejection::Unfinished(_) = rejection {
+        "ack refused: effects not finished"
+    } else if let Rejection::EffectsExpired = rejection {
+        "redrive refused: effects expired"
+    } else {
+        return None;
+    };
+    Some(state)
 }
 
 fn told(reply: &Reply) -> Told {
@@ -100,6 +138,17 @@ fn told(reply: &Reply) -> Told {
         Reply::Done | Reply::Extended { .. } => Told::Settled,
         Reply::Redriven { new, already } => {
             Told::Redriven { new: new.to_string().into(), already: *already }
+        }
+        Reply::Began(began) => {
+            let row = &began.effect.row;
+            let decision = match began.decision {
+                BeginDecision::Execute => Decision::Execute,
+                BeginDecision::Probe => Decision::Probe,
+                BeginDecision::Replay => Decision::Replay(ended_as(row.state)),
+                BeginDecision::Retryable => Decision::Retryable,
+            };
+            let right = Right { effect: effect_of(&row.name), life: row.born.0, fence: row.fence };
+            Told::Began { decision, right, outcome: in_words(&row.outcome, row.renew) }
         }
         Reply::TopicCreated { .. }
         | Reply::TopicExists { .. }
@@ -119,13 +168,22 @@ fn told(reply: &Reply) -> Told {
         | Reply::Purged { .. }
         | Reply::Committed { .. }
         | Reply::Arrived(_)
-        | Reply::Began(_)
         | Reply::Finished { .. }
         | Reply::Effect(_)
         | Reply::TakenKey(_)
         | Reply::Effects(_)
         | Reply::WouldDeleteTopic { .. }
         | Reply::WouldDeleteGroup { .. } => Told::Ok,
+    }
+}
+
+/// How a state that is replayed is called in a history.
+fn ended_as(state: EffectState) -> Status {
+    match state {
+        EffectState::Succeeded => Status::Succeeded,
+        EffectState::FailedFinal => Status::FailedFinal,
+        EffectState::FailedRetryable => Status::FailedRetryable,
+        EffectState::InProgress | EffectState::InDoubt | EffectState::Parked => Status::Unknown,
     }
 }
 

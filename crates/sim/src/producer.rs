@@ -56,7 +56,9 @@ impl Producer {
 fn producer(world: &mut World, client: usize) -> &mut Producer {
     match &mut world.clients.list[client] {
         Client::Producer(producer) => producer,
-        Client::Worker(_) | Client::Admin(_) => unreachable!("client {client} is a producer"),
+        Client::Worker(_) | Client::Admin(_) | Client::Executor(_) => {
+            unreachable!("client {client} is a producer")
+        }
     }
 }
 

@@ -77,6 +77,7 @@ impl World {
             Happening::Wake { client } => self.wake(client),
             Happening::Planned { client, plan } => self.send_planned(client, plan),
             Happening::Worked { client, work } => self.worked(client, work),
+            Happening::Act { client, act } => self.act(client, act),
             Happening::Fault => self.arm_fault(),
             Happening::Restart => {
                 if self.node.is_none() {

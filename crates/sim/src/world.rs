@@ -50,6 +50,8 @@ pub(crate) enum Happening {
     Planned { client: usize, plan: u64 },
     /// A consumer is done with a message.
     Worked { client: usize, work: u64 },
+    /// A client does what it planned to do to an effect.
+    Act { client: usize, act: u64 },
     /// A fault is due.
     Fault,
     /// The node starts again.

@@ -250,7 +250,10 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Died { entry, attempt, reason, id } => self.died(entry, attempt, reason, id),
             Step::Trimmed { lane, first } => self.trimmed(lane, first),
             // Other judges look at these.
-            Step::Deduplicated { .. } | Step::Redriven { .. } => {}
+            Step::Deduplicated { .. }
+            | Step::Redriven { .. }
+            | Step::Recorded { .. }
+            | Step::Decided { .. } => {}
         }
     }
 

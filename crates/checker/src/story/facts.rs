@@ -1,12 +1,13 @@
 //! From facts to steps.
 
 use crate::history::{Fact, How, Stored};
+use crate::ids::{CallId, FastMap};
 use crate::report::Counts;
 
 use super::{Places, Put, Step, Story};
 
 /// Adds a fact to the story.
-pub(super) fn tell<'a>(story: &mut Story<'a>, fact: &'a Fact) {
+pub(super) fn tell<'a>(story: &mut Story<'a>, calls: &FastMap<u64, CallId>, fact: &'a Fact) {
     count(&mut story.counts, fact);
     let places = &mut story.places;
     if let Fact::GroupMade { topic, group, cursors } = fact {
@@ -15,9 +16,14 @@ pub(super) fn tell<'a>(story: &mut Story<'a>, fact: &'a Fact) {
             story.steps.push(Step::Opened { life, offset });
         }
     }
+    if let Fact::Decided { calls: decided } = fact {
+        let known = decided.iter().filter_map(|call| calls.get(call));
+        story.steps.extend(known.map(|call| Step::Decided { call: *call }));
+    }
     let step = of_a_message(places, fact)
         .or_else(|| of_a_group(places, fact))
-        .or_else(|| of_a_lease(places, fact));
+        .or_else(|| of_a_lease(places, fact))
+        .or_else(|| of_an_effect(places, fact));
     story.steps.extend(step);
 }
 
@@ -73,6 +79,14 @@ fn of_a_lease<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
     Some(step)
 }
 
+fn of_an_effect<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
+    let Fact::Recorded(record) = fact else {
+        return None;
+    };
+    let under = record.under.as_ref().map(|lease| places.leased(lease));
+    Some(Step::Recorded { effect: places.effect(&record.right.effect), under, record })
+}
+
 fn put<'a>(places: &mut Places<'a>, stored: &'a Stored) -> Put<'a> {
     let at = places.position(&stored.topic, stored.partition, stored.offset);
     let tenant = places.names.id(&stored.message.tenant);
@@ -116,6 +130,8 @@ fn count(counts: &mut Counts, fact: &Fact) {
         | Fact::TopicGone { .. }
         | Fact::Passed { .. }
         | Fact::Extended { .. }
-        | Fact::Trimmed { .. } => {}
+        | Fact::Trimmed { .. }
+        | Fact::Decided { .. } => {}
+        Fact::Recorded(_) => counts.recorded += 1,
     }
 }

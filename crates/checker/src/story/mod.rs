@@ -10,10 +10,13 @@ mod telling;
 
 use std::ops::Range;
 
-use crate::history::{Content, Counters, DeadLetter, Delivery, Event, Granted, How, Stored, Verb};
+use crate::history::{
+    Begin, Content, Counters, DeadLetter, Decision, Delivery, Event, Granted, How, Record, Right,
+    Status, Stored, Verb,
+};
 use crate::ids::{
-    CallId, Column, CursorId, EntryId, IdentityId, LabelId, LaneId, LifeId, NameId, PositionId,
-    ReaderId,
+    CallId, Column, CursorId, EffectId, EntryId, IdentityId, LabelId, LaneId, LifeId, NameId,
+    PositionId, ReaderId,
 };
 use crate::report::Counts;
 
@@ -111,6 +114,14 @@ pub(crate) enum Ask<'a> {
     Seek(CursorId),
     /// Bring back this dead letter.
     Redrive(LabelId),
+    /// Begin an effect.
+    Begin { effect: EffectId, begin: &'a Begin },
+    /// Say how it ended.
+    Finish { effect: EffectId, right: &'a Right, status: Status, outcome: &'a str },
+    /// More time for it.
+    ExtendEffect { effect: EffectId, right: &'a Right },
+    /// A person says how it ended.
+    Resolve { effect: EffectId, fence: u64, status: Status, outcome: &'a str },
     /// Nothing that is judged.
     Other,
 }
@@ -156,6 +167,8 @@ pub(crate) enum Outcome<'a> {
     Produced { id: LabelId, at: PositionId, deduplicated: bool },
     /// The dead letter is on its way again.
     Redriven { new: LabelId, already: bool },
+    /// So the effect that is shown stands.
+    Began { decision: Decision, effect: EffectId, right: &'a Right, outcome: &'a str },
     /// It happened.
     Done,
 }
@@ -164,6 +177,11 @@ impl Outcome<'_> {
     /// Nothing happened, for certain.
     pub(crate) fn is_refused(self) -> bool {
         matches!(self, Outcome::Refused { .. })
+    }
+
+    /// Nothing happened, and whoever says so looked: not that nobody was there to ask.
+    pub(crate) fn is_refused_by_the_ledger(self) -> bool {
+        matches!(self, Outcome::Refused { code, .. } if code != "UNAVAILABLE")
     }
 
     /// Nobody knows.
@@ -195,7 +213,7 @@ pub(crate) struct Batch {
 }
 
 /// A fact. What a lease names has become its entry and attempt; a group that is made has become one
-/// step for each of its cursors.
+/// step for each of its cursors, calls that were decided one for each.
 pub(crate) enum Step<'a> {
     Stored(Put<'a>),
     Deduplicated { identity: IdentityId, id: LabelId },
@@ -209,6 +227,8 @@ pub(crate) enum Step<'a> {
     Died { entry: EntryId, attempt: u32, reason: &'a str, id: LabelId },
     Redriven { id: LabelId, new: LabelId, group: NameId },
     Trimmed { lane: LaneId, first: u64 },
+    Recorded { effect: EffectId, under: Option<EntryId>, record: &'a Record },
+    Decided { call: CallId },
 }
 
 /// A message that was stored.

@@ -2,10 +2,10 @@
 
 use std::{fmt, ptr};
 
-use crate::history::Lease;
+use crate::history::{Effect, Lease};
 use crate::ids::{
-    Column, CursorId, Dense, EntryId, FastMap, IdentityId, LabelId, LaneId, LifeId, NameId,
-    Offsets, PositionId, ReaderId, Table,
+    Column, CursorId, Dense, EffectId, EntryId, FastMap, IdentityId, LabelId, LaneId, LifeId,
+    NameId, Offsets, PositionId, ReaderId, Table,
 };
 
 /// Everything a history names.
@@ -28,6 +28,8 @@ pub(crate) struct Places<'a> {
     pub(crate) positions: Offsets<PositionId, LaneId>,
     /// (topic, tenant, idempotency key).
     pub(crate) identities: Table<IdentityId, (NameId, NameId, NameId)>,
+    /// (tenant, scope, key).
+    pub(crate) effects: Table<EffectId, (NameId, NameId, NameId)>,
     entry_positions: Vec<PositionId>,
     /// The id last seen at each position: most looks find it there again.
     labels_at: Vec<Option<LabelId>>,
@@ -48,6 +50,7 @@ impl<'a> Places<'a> {
             entries: Offsets::new(),
             positions: Offsets::new(),
             identities: Table::new(),
+            effects: Table::new(),
             entry_positions: Vec::new(),
             labels_at: Vec::new(),
             lives_by_name: FastMap::default(),
@@ -114,6 +117,12 @@ impl<'a> Places<'a> {
     pub(super) fn leased(&mut self, lease: &'a Lease) -> EntryId {
         let life = self.life(&lease.topic, &lease.group, lease.partition, lease.generation);
         self.entry(life, lease.offset)
+    }
+
+    /// The effect of that name.
+    pub(super) fn effect(&mut self, effect: &'a Effect) -> EffectId {
+        let (tenant, scope) = (self.names.id(&effect.tenant), self.names.id(&effect.scope));
+        self.effects.id((tenant, scope, self.names.id(&effect.key)))
     }
 
     /// The id of the message at a position.
@@ -211,6 +220,15 @@ impl<'a> Places<'a> {
         fmt::from_fn(move |f| {
             let name = |id| self.names.key(id);
             write!(f, "{:?} of {} in {}", name(key), name(tenant), name(topic))
+        })
+    }
+
+    /// `op/charge "order-77" of acme`
+    pub(crate) fn effect_text(&self, effect: EffectId) -> impl fmt::Display + '_ {
+        let (tenant, scope, key) = self.effects.key(effect);
+        fmt::from_fn(move |f| {
+            let name = |id| self.names.key(id);
+            write!(f, "{} {:?} of {}", name(scope), name(key), name(tenant))
         })
     }
 }

@@ -50,9 +50,10 @@ impl<'a> Teller<'a> {
             match call.outcome {
                 Outcome::Unknown => counts.unknown += 1,
                 Outcome::Refused { .. } => counts.refused += 1,
-                Outcome::Produced { .. } | Outcome::Redriven { .. } | Outcome::Done => {
-                    counts.done += 1;
-                }
+                Outcome::Produced { .. }
+                | Outcome::Redriven { .. }
+                | Outcome::Began { .. }
+                | Outcome::Done => counts.done += 1,
             }
         }
         self.story
@@ -80,7 +81,9 @@ impl<'a> Teller<'a> {
             }
             What::Committed { shard, epoch, batch, now, facts } => {
                 let from = self.story.steps.len();
-                facts.iter().for_each(|fact| facts::tell(&mut self.story, fact));
+                for fact in facts {
+                    facts::tell(&mut self.story, &self.call_ids, fact);
+                }
                 self.moment(event, Seen::Committed(self.story.batches.len()));
                 self.story.batches.push(Batch {
                     seq,
@@ -134,6 +137,18 @@ impl<'a> Teller<'a> {
                 Ask::Seek(places.cursor(topic, group, *partition))
             }
             Op::Redrive { id, .. } => Ask::Redrive(places.labels.id(id)),
+            Op::Begin(begin) => Ask::Begin { effect: places.effect(&begin.effect), begin },
+            Op::Finish { right, status, outcome } => {
+                let effect = places.effect(&right.effect);
+                Ask::Finish { effect, right, status: *status, outcome }
+            }
+            Op::ExtendEffect { right } => {
+                Ask::ExtendEffect { effect: places.effect(&right.effect), right }
+            }
+            Op::Resolve { effect, fence, status, outcome } => {
+                let effect = places.effect(effect);
+                Ask::Resolve { effect, fence: *fence, status: *status, outcome }
+            }
             Op::Pause { .. } | Op::Look => Ask::Other,
         }
     }
@@ -174,6 +189,10 @@ impl<'a> Teller<'a> {
             }
             Reply::Redriven { new, already } => {
                 Outcome::Redriven { new: places.labels.id(new), already: *already }
+            }
+            Reply::Began { decision, right, outcome } => {
+                let effect = places.effect(&right.effect);
+                Outcome::Began { decision: *decision, effect, right, outcome }
             }
             Reply::Settled | Reply::Ok => Outcome::Done,
         }

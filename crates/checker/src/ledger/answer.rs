@@ -1,0 +1,241 @@
+//! Answers of the ledger, against what was recorded when they were decided.
+
+use crate::history::{Begin, Decision, OnDoubt, Progress, Right, Status};
+use crate::ids::{CallId, EffectId};
+use crate::invariant::Invariant::{self, I34, I37, I38, I39, I40, I43, I45};
+use crate::story::{Ask, Outcome};
+
+use super::{Judge, Known, effect_of};
+
+/// What an effect was like at some point of the batch: nothing, or nothing any more, is none.
+type States<'a> = Vec<Option<Known<'a>>>;
+
+impl<'a> Judge<'_, 'a> {
+    /// Judges the answer to a call that this batch decided, if its caller got one.
+    pub(super) fn decided(&mut self, id: CallId) {
+        let call = &self.story.calls[id];
+        let Some(effect) = effect_of(call.ask) else { return };
+        if !self.decided.insert(id) {
+            self.breaks(I34, effect, format_args!("has a call decided twice"));
+            return;
+        }
+        let states = self.states(effect);
+        match (call.ask, call.outcome) {
+            (
+                Ask::Begin { begin, .. },
+                Outcome::Began { decision, effect: shown, right, outcome },
+            ) => {
+                if shown != effect {
+                    self.shown_another(effect, shown);
+                    return;
+                }
+                self.conflicts_told(effect, begin, &states);
+                match decision {
+                    Decision::Execute | Decision::Probe => {
+                        self.told_to_execute(effect, begin, decision, right, &states);
+                    }
+                    Decision::Replay(status) => {
+                        self.told_the_outcome(effect, status, right, outcome, &states);
+                    }
+                    Decision::Retryable => {
+                        let status = Status::FailedRetryable;
+                        self.told_the_outcome(effect, status, right, outcome, &states);
+                    }
+                }
+            }
+            (Ask::Begin { begin, .. }, Outcome::Refused { code, .. }) => {
+                self.begin_refused(effect, begin, code, &states);
+            }
+            (Ask::Finish { right, status, outcome, .. }, answer) if answer.is_done() => {
+                self.finished(effect, right, status, outcome, &states);
+            }
+            (Ask::Finish { right, .. }, Outcome::Refused { code, .. }) => {
+                self.finish_refused(effect, right, code, &states);
+            }
+            (Ask::Resolve { fence, status, .. }, answer) if answer.is_done() => {
+                let is_so = |known: &Known<'_>| {
+                    known.record.resolved
+                        && known.record.right.fence == fence
+                        && known.record.progress == Progress::Known(status)
+                };
+                if !states.iter().flatten().any(is_so) {
+                    self.breaks(I38, effect, format_args!("is said to be resolved and is not"));
+                }
+            }
+            (_, _) => {}
+        }
+    }
+
+    /// Everything the effect was in this batch; what is over is nothing.
+    fn states(&self, effect: EffectId) -> States<'a> {
+        let mut states = self.earlier.get(&effect).cloned().unwrap_or_default();
+        states.push(self.effects[effect]);
+        let now = self.now;
+        states.iter().map(|known| known.filter(|known| !known.is_over(now))).collect()
+    }
+
+    fn shown_another(&mut self, effect: EffectId, shown: EffectId) {
+        let tenant = |effect| self.story.places.effects.key(effect).0;
+        let invariant = if tenant(effect) == tenant(shown) { I39 } else { I45 };
+        let other = self.story.places.effect_text(shown).to_string();
+        self.breaks(invariant, effect, format_args!("is asked for, the answer is of {other}"));
+    }
+
+    /// Nothing but a conflict is told to whoever asks for something else.
+    fn conflicts_told(&mut self, effect: EffectId, begin: &Begin, states: &States<'a>) {
+        if !states.is_empty() && states.iter().all(|known| is_conflict(begin, *known)) {
+            let request = &begin.request;
+            let says = format_args!("is begun for {request:?} and was begun for something else");
+            self.breaks(I40, effect, says);
+        }
+    }
+
+    fn told_to_execute(
+        &mut self,
+        effect: EffectId,
+        begin: &Begin,
+        decision: Decision,
+        right: &Right,
+        states: &States<'a>,
+    ) {
+        let fence = right.fence;
+        let granted = states.iter().flatten().find(|known| {
+            known.record.right == *right && known.record.progress == Progress::InProgress
+        });
+        let Some(granted) = granted else {
+            // Whoever was given a right that is not on record executes what is over, or unknown.
+            let is_over = states.iter().flatten().any(|known| known.replayed().is_some());
+            let invariant = if is_over { I39 } else { I37 };
+            self.breaks(invariant, effect, format_args!("is told under fence {fence}, not given"));
+            return;
+        };
+        let record = granted.record;
+        if begin.nonce != record.nonce || begin.lease != record.under {
+            let says = format_args!("is told under fence {fence} to somebody else than its holder");
+            self.breaks(I37, effect, says);
+        }
+        let is_to_probe = granted.is_after_doubt && record.on_doubt == OnDoubt::Probe;
+        if is_to_probe != (decision == Decision::Probe) {
+            let says = format_args!("is told under fence {fence} as {decision:?}");
+            self.breaks(I37, effect, says);
+        }
+    }
+
+    fn told_the_outcome(
+        &mut self,
+        effect: EffectId,
+        status: Status,
+        right: &Right,
+        outcome: &str,
+        states: &States<'a>,
+    ) {
+        let is_so = |known: &Known<'_>| {
+            known.record.right == *right
+                && known.record.progress == Progress::Known(status)
+                && *known.record.outcome == *outcome
+        };
+        if states.iter().flatten().any(is_so) {
+            return;
+        }
+        let now = self.now;
+        let last = self.effects[effect];
+        let is_late =
+            last.is_some_and(|known| known.is_over(now) || known.record.right.life > right.life);
+        let invariant = if is_late { I43 } else { I39 };
+        let says = format_args!("is told as {status:?} {outcome:?} at {now}, which it is not");
+        self.breaks(invariant, effect, says);
+    }
+
+    fn begin_refused(&mut self, effect: EffectId, begin: &Begin, code: &str, states: &States<'a>) {
+        let is_so = |known: &Option<Known<'a>>| match (code, known) {
+            ("CONFLICT", known) => is_conflict(begin, *known),
+            ("IN_PROGRESS", Some(known)) => known.record.progress == Progress::InProgress,
+            ("IN_DOUBT", Some(known)) => {
+                let is_known = matches!(known.record.progress, Progress::Known(_));
+                !is_known && self.is_parked(known.record) && !self.is_held(*known)
+            }
+            ("IN_PROGRESS" | "IN_DOUBT", None) => false,
+            ("NOT_FOUND", known) if begin.again => known.is_none(),
+            (_, _) => true,
+        };
+        if states.iter().any(is_so) {
+            if code != "CONFLICT" && matches!(code, "IN_PROGRESS" | "IN_DOUBT") {
+                self.conflicts_told(effect, begin, states);
+            }
+            return;
+        }
+        let invariant = match code {
+            "CONFLICT" => I40,
+            "NOT_FOUND" => I43,
+            _ => self.broken_by_refusal(effect),
+        };
+        let now = self.now;
+        self.breaks(
+            invariant,
+            effect,
+            format_args!("is refused as {code} at {now}, which it is not"),
+        );
+    }
+
+    /// Which promise it breaks to be told of a holder, or of doubt, where there is none.
+    fn broken_by_refusal(&self, effect: EffectId) -> Invariant {
+        match self.effects[effect] {
+            Some(known) if known.is_over(self.now) => I43,
+            Some(known) if known.replayed().is_some() => I39,
+            Some(_) | None => I37,
+        }
+    }
+
+    fn finished(
+        &mut self,
+        effect: EffectId,
+        right: &Right,
+        status: Status,
+        outcome: &str,
+        states: &States<'a>,
+    ) {
+        let progress = match status {
+            Status::Unknown => Progress::InDoubt,
+            Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => {
+                Progress::Known(status)
+            }
+        };
+        let is_so = |known: &Known<'_>| {
+            known.record.right == *right
+                && known.record.progress == progress
+                && *known.record.outcome == *outcome
+                && !known.record.resolved
+        };
+        if states.iter().flatten().any(is_so) {
+            return;
+        }
+        let is_latest = |known: &Known<'_>| known.record.right == *right && !known.record.resolved;
+        let invariant = if states.iter().flatten().any(is_latest) { I39 } else { I38 };
+        let fence = right.fence;
+        let says = format_args!("is said to be {status:?} by fence {fence} and is not");
+        self.breaks(invariant, effect, says);
+    }
+
+    fn finish_refused(&mut self, effect: EffectId, right: &Right, code: &str, states: &States<'a>) {
+        let is_mine = |known: &Known<'_>| known.record.right == *right && !known.record.resolved;
+        let mine = states.iter().flatten().filter(|known| is_mine(known)).count();
+        let fence = right.fence;
+        let says = format_args!("refuses its latest fence {fence} as {code}");
+        match code {
+            "STALE_FENCE" if mine == states.len() => self.breaks(I38, effect, says),
+            "NOT_FOUND"
+                if states.iter().all(|known| {
+                    known.is_some_and(|known| known.record.right.life == right.life)
+                }) =>
+            {
+                self.breaks(I43, effect, says);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn is_conflict(begin: &Begin, known: Option<Known<'_>>) -> bool {
+    let is_compared = !begin.again || begin.request.is_some();
+    is_compared && known.is_some_and(|known| known.record.request != begin.request)
+}

@@ -1,0 +1,63 @@
+//! Which deliveries are out, and which messages are open, as far as effects need to know.
+
+use crate::history::How;
+use crate::ids::{Column, CursorId, EntryId};
+use crate::story::{Step, Story};
+
+pub(super) struct Leases<'s, 'a> {
+    story: &'s Story<'a>,
+    entries: Column<EntryId, Entry>,
+    /// The generation of each cursor, while topic and group are there.
+    cursors: Column<CursorId, Option<u64>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    /// The attempt that is out; 0 = none.
+    leased: u32,
+    is_open: bool,
+}
+
+impl<'s, 'a> Leases<'s, 'a> {
+    pub(super) fn new(story: &'s Story<'a>) -> Self {
+        let entries = story.places.entries.column(Entry::default());
+        Self { story, entries, cursors: story.places.cursors.column(None) }
+    }
+
+    pub(super) fn step(&mut self, step: &Step<'_>) {
+        let places = &self.story.places;
+        if let Step::Granted { entry, granted } = *step {
+            self.entries[entry] = Entry { leased: granted.lease.attempt, is_open: true };
+        } else if let Step::Ended { entry, how, .. } = *step {
+            let is_open = match how {
+                How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => true,
+                How::Acked | How::Dead { .. } => false,
+            };
+            self.entries[entry] = Entry { leased: 0, is_open };
+        } else if let Step::Died { entry, .. } = *step {
+            self.entries[entry] = Entry::default();
+        } else if let Step::Opened { life, .. } = *step {
+            let (cursor, generation) = places.lives.key(life);
+            self.cursors[cursor] = Some(generation);
+        } else if let Step::GroupGone { reader } = *step {
+            places.cursors_of(reader).for_each(|cursor| self.cursors[cursor] = None);
+        } else if let Step::TopicGone { topic } = *step {
+            places.cursors_on(topic).for_each(|cursor| self.cursors[cursor] = None);
+        }
+    }
+
+    fn is_current(&self, entry: EntryId) -> bool {
+        let places = &self.story.places;
+        self.cursors[places.cursor_of(entry)] == Some(places.generation_of(entry))
+    }
+
+    /// The attempt has its delivery.
+    pub(super) fn is_out(&self, entry: EntryId, attempt: u32) -> bool {
+        self.entries[entry].leased == attempt && self.is_current(entry)
+    }
+
+    /// The message is neither acked nor dead, nor has its group lost sight of it.
+    pub(super) fn is_open(&self, entry: EntryId) -> bool {
+        self.entries[entry].is_open && self.is_current(entry)
+    }
+}

@@ -1,0 +1,207 @@
+//! The effect ledger: I37 to I40, and of I34, I43 and I45 what is about effects.
+//!
+//! 1. `told` judges what clients were told by itself, whether or not commits are seen.
+//! 2. Where they are, `record` judges every change of an effect as it was committed, on the authority
+//!    clock, and `answer` every answer against what was recorded when it was decided.
+//! 3. The order of commands inside a batch is not known: an answer is right if any state that the effect
+//!    had in its batch makes it right.
+
+mod answer;
+mod leases;
+mod record;
+mod told;
+
+use std::fmt;
+
+use crate::history::{How, Progress, Record, Status};
+use crate::ids::{CallId, Column, EffectId, EntryId, FastMap, FastSet};
+use crate::invariant::Invariant;
+use crate::invariant::Invariant::{I34, I37};
+use crate::report::Findings;
+use crate::story::{Ask, Batch, Seen, Step, Story};
+
+use leases::Leases;
+
+/// Judges everything about effects.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    told::judge(story, findings);
+    if !story.has_facts() {
+        return;
+    }
+    let mut judge = Judge::new(story, findings);
+    for moment in &story.moments {
+        match moment.seen {
+            Seen::Invoked(call) => judge.asked(call),
+            Seen::Answered(call) => judge.answered(call),
+            Seen::Committed(batch) => judge.commit(&story.batches[batch]),
+            Seen::Delivered { .. } => {}
+        }
+    }
+}
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    leases: Leases<'s, 'a>,
+    effects: Column<EffectId, Option<Known<'a>>>,
+    /// Effects begun under a message; some have gone on to another since.
+    begun: FastMap<EntryId, Vec<EffectId>>,
+    /// Requests that effects were begun with.
+    begins: FastSet<(EffectId, Option<&'a str>)>,
+    finishes: FastSet<(EffectId, u64, u64, Status, &'a str)>,
+    resolves: FastSet<(EffectId, u64, Status, &'a str)>,
+    decided: FastSet<CallId>,
+    /// The batch being walked.
+    seq: u64,
+    now: u64,
+    /// What effects were like earlier in this batch, or before it.
+    earlier: FastMap<EffectId, Vec<Option<Known<'a>>>>,
+    /// Effects whose holder must have lost its delivery when the batch ends.
+    doubted: Vec<(EffectId, EntryId, u32)>,
+    /// Effects whose message must be over when the batch ends, for their time begins.
+    let_go: Vec<(EffectId, EntryId)>,
+}
+
+/// What is recorded of an effect.
+#[derive(Clone, Copy)]
+struct Known<'a> {
+    record: &'a Record,
+    under: Option<EntryId>,
+    /// The latest right was given while the one before it was in doubt.
+    is_after_doubt: bool,
+}
+
+impl Known<'_> {
+    fn is_over(&self, now: u64) -> bool {
+        self.record.kept_until.is_some_and(|until| until <= now)
+    }
+
+    /// What it says of itself, if it is one of those that are replayed.
+    fn replayed(&self) -> Option<Status> {
+        match self.record.progress {
+            Progress::Known(status) if status.is_final() => Some(status),
+            Progress::Known(_) | Progress::InProgress | Progress::InDoubt => None,
+        }
+    }
+}
+
+impl<'s, 'a> Judge<'s, 'a> {
+    fn new(story: &'s Story<'a>, findings: &'s mut Findings) -> Self {
+        Self {
+            story,
+            findings,
+            leases: Leases::new(story),
+            effects: story.places.effects.column(None),
+            begun: FastMap::default(),
+            begins: FastSet::default(),
+            finishes: FastSet::default(),
+            resolves: FastSet::default(),
+            decided: FastSet::default(),
+            seq: 0,
+            now: 0,
+            earlier: FastMap::default(),
+            doubted: Vec::new(),
+            let_go: Vec::new(),
+        }
+    }
+
+    fn asked(&mut self, call: CallId) {
+        match self.story.calls[call].ask {
+            Ask::Begin { effect, begin } if !begin.again => {
+                self.begins.insert((effect, begin.request.as_deref()));
+            }
+            Ask::Finish { effect, right, status, outcome } => {
+                self.finishes.insert((effect, right.life, right.fence, status, outcome));
+            }
+            Ask::Resolve { effect, fence, status, outcome } => {
+                self.resolves.insert((effect, fence, status, outcome));
+            }
+            Ask::Begin { .. }
+            | Ask::ExtendEffect { .. }
+            | Ask::Produce(_)
+            | Ask::Settle(_)
+            | Ask::CreateGroup(_)
+            | Ask::DeleteGroup(_)
+            | Ask::DeleteTopic(_)
+            | Ask::Seek(_)
+            | Ask::Redrive(_)
+            | Ask::Other => {}
+        }
+    }
+
+    /// An answer of the ledger rests on a commit, whatever it says.
+    fn answered(&mut self, id: CallId) {
+        let call = &self.story.calls[id];
+        let Some(effect) = effect_of(call.ask) else { return };
+        let is_from_the_ledger = call.outcome.is_done() || call.outcome.is_refused_by_the_ledger();
+        if is_from_the_ledger && !self.decided.contains(&id) {
+            self.seq = call.answered;
+            self.breaks(I34, effect, format_args!("is told of before anything is committed"));
+        }
+    }
+
+    fn commit(&mut self, batch: &Batch) {
+        (self.seq, self.now) = (batch.seq, batch.now);
+        self.earlier.clear();
+        let story = self.story;
+        for step in story.steps_of(batch) {
+            self.leases.step(step);
+            if let Step::Recorded { effect, under, record } = *step {
+                let former = self.effects[effect];
+                self.earlier.entry(effect).or_default().push(former);
+                let known = self.recorded(effect, former, record, under);
+                self.effects[effect] = Some(known);
+                if let Some(entry) = under {
+                    self.begun.entry(entry).or_default().push(effect);
+                }
+            } else if let Step::Ended { entry, how: How::Acked, .. } = *step {
+                self.acked(entry);
+            }
+        }
+        self.close();
+        for step in story.steps_of(batch) {
+            if let Step::Decided { call } = *step {
+                self.decided(call);
+            }
+        }
+    }
+
+    /// A message is done: every effect that was last begun under it has a known outcome.
+    fn acked(&mut self, entry: EntryId) {
+        for effect in self.begun.remove(&entry).unwrap_or_default() {
+            let Some(known) = self.effects[effect].filter(|known| known.under == Some(entry))
+            else {
+                continue;
+            };
+            if !matches!(known.record.progress, Progress::Known(_)) {
+                let text = self.story.places.entry_text(entry);
+                let says = format_args!("has no known outcome, and {text} is acked");
+                self.breaks(I37, effect, says);
+            }
+        }
+    }
+
+    /// Puts a violation on record, said of an effect.
+    fn breaks(&mut self, invariant: Invariant, effect: EffectId, says: fmt::Arguments<'_>) {
+        let text = self.story.places.effect_text(effect);
+        self.findings.add(invariant, self.seq, format_args!("{text} {says}"));
+    }
+}
+
+/// The effect that a call is about.
+fn effect_of(ask: Ask<'_>) -> Option<EffectId> {
+    match ask {
+        Ask::Begin { effect, .. }
+        | Ask::Finish { effect, .. }
+        | Ask::ExtendEffect { effect, .. }
+        | Ask::Resolve { effect, .. } => Some(effect),
+        Ask::Produce(_)
+        | Ask::Settle(_)
+        | Ask::CreateGroup(_)
+        | Ask::DeleteGroup(_)
+        | Ask::DeleteTopic(_)
+        | Ask::Seek(_)
+        | Ask::Redrive(_)
+        | Ask::Other => None,
+    }
+}

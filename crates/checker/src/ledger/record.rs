@@ -1,0 +1,253 @@
+//! Effects as they are recorded, one change after the other.
+
+use crate::history::{OnDoubt, Progress, Record, Status};
+use crate::ids::{EffectId, EntryId};
+use crate::invariant::Invariant::{I37, I38, I39, I40, I43, I45};
+
+use super::{Judge, Known};
+
+impl<'a> Judge<'_, 'a> {
+    /// Judges a change, and says what is known from now on.
+    pub(super) fn recorded(
+        &mut self,
+        effect: EffectId,
+        former: Option<Known<'a>>,
+        record: &'a Record,
+        under: Option<EntryId>,
+    ) -> Known<'a> {
+        let mut is_after_doubt = false;
+        match former {
+            Some(former) if former.record.right.life == record.right.life => {
+                self.same_life(effect, former, record);
+                let (before, fence) = (former.record, record.right.fence);
+                if before.right.fence == fence {
+                    is_after_doubt = former.is_after_doubt;
+                    self.goes_on(effect, former, record, under);
+                } else {
+                    is_after_doubt = !matches!(before.progress, Progress::Known(_));
+                    self.granted_again(effect, former, record);
+                }
+            }
+            Some(former) => {
+                self.begins_anew(effect, former, record);
+                self.is_born(effect, record);
+            }
+            None => self.is_born(effect, record),
+        }
+        self.kept(effect, former, record, under);
+        Known { record, under, is_after_doubt }
+    }
+
+    fn is_born(&mut self, effect: EffectId, record: &Record) {
+        if record.progress != Progress::InProgress {
+            let says = format_args!("begins its life as {:?}", record.progress);
+            self.breaks(I37, effect, says);
+        }
+        let request = record.request.as_deref();
+        if self.begins.contains(&(effect, request)) {
+            return;
+        }
+        let (tenant, scope, key) = self.story.places.effects.key(effect);
+        let is_namesake = |other: EffectId| {
+            let (of, in_scope, name) = self.story.places.effects.key(other);
+            (in_scope, name) == (scope, key) && of != tenant
+        };
+        if self.begins.iter().any(|(other, _)| is_namesake(*other)) {
+            self.breaks(I45, effect, format_args!("is begun for another tenant"));
+        } else {
+            self.breaks(I37, effect, format_args!("is begun for {request:?}, nobody asked for it"));
+        }
+    }
+
+    fn begins_anew(&mut self, effect: EffectId, former: Known<'_>, record: &Record) {
+        let now = self.now;
+        if !former.is_over(now) {
+            let (progress, until) = (former.record.progress, former.record.kept_until);
+            let says =
+                format_args!("begins anew at {now}, was {progress:?} and is kept until {until:?}");
+            self.breaks(I43, effect, says);
+        }
+        if record.right.life < former.record.right.life {
+            self.breaks(I37, effect, format_args!("goes back to an earlier life"));
+        }
+    }
+
+    fn same_life(&mut self, effect: EffectId, former: Known<'_>, record: &Record) {
+        let (before, now) = (former.record, self.now);
+        if former.is_over(now) {
+            let until = before.kept_until;
+            let says = format_args!("goes on at {now}, its time was over at {until:?}");
+            self.breaks(I43, effect, says);
+        }
+        if before.request != record.request {
+            let (was, is) = (&before.request, &record.request);
+            self.breaks(I40, effect, format_args!("was begun for {was:?} and now is for {is:?}"));
+        }
+        if before.on_doubt != record.on_doubt {
+            let (was, is) = (before.on_doubt, record.on_doubt);
+            self.breaks(I37, effect, format_args!("has policy {is:?}, it was begun with {was:?}"));
+        }
+    }
+
+    /// The holder of the latest right has it still.
+    pub(super) fn is_held(&self, known: Known<'_>) -> bool {
+        let attempt = known.record.under.as_ref().map_or(0, |lease| lease.attempt);
+        known.record.progress == Progress::InProgress
+            && match known.under {
+                Some(entry) => self.leases.is_out(entry, attempt),
+                None => self.now < known.record.until,
+            }
+    }
+
+    /// Nobody but a person can end its doubt.
+    pub(super) fn is_parked(&self, record: &Record) -> bool {
+        match record.on_doubt {
+            OnDoubt::Park => true,
+            OnDoubt::Retry => record.window_until.is_some_and(|until| until <= self.now),
+            OnDoubt::Probe => false,
+        }
+    }
+
+    fn granted_again(&mut self, effect: EffectId, former: Known<'_>, record: &Record) {
+        let before = former.record;
+        let (was, fence) = (before.right.fence, record.right.fence);
+        if fence < was {
+            self.breaks(I37, effect, format_args!("goes from fence {was} back to {fence}"));
+        } else if record.progress != Progress::InProgress {
+            let progress = record.progress;
+            self.breaks(I37, effect, format_args!("has fence {fence}, given as {progress:?}"));
+        } else if let Some(status) = former.replayed() {
+            let says = format_args!("is given out as fence {fence}, though {was} is {status:?}");
+            self.breaks(I39, effect, says);
+        } else if self.is_held(former) {
+            let says = format_args!("is given out as fence {fence}, though {was} has it");
+            self.breaks(I37, effect, says);
+        } else if !matches!(before.progress, Progress::Known(_)) && self.is_parked(before) {
+            let policy = before.on_doubt;
+            let says =
+                format_args!("is given out as fence {fence}, {was} is in doubt under {policy:?}");
+            self.breaks(I37, effect, says);
+        }
+    }
+
+    /// The same right, and what became of it.
+    fn goes_on(
+        &mut self,
+        effect: EffectId,
+        former: Known<'_>,
+        record: &'a Record,
+        under: Option<EntryId>,
+    ) {
+        let before = former.record;
+        let fence = record.right.fence;
+        match (before.progress, record.progress) {
+            (Progress::InProgress, Progress::InProgress) => {
+                let holder = (&before.nonce, former.under, &before.under);
+                if holder != (&record.nonce, under, &record.under) {
+                    self.breaks(I37, effect, format_args!("has fence {fence} with another holder"));
+                }
+            }
+            (Progress::InProgress, Progress::InDoubt) => self.doubts(effect, former, record),
+            (Progress::InProgress | Progress::InDoubt, Progress::Known(status)) => {
+                self.becomes_known(effect, former, record, status);
+            }
+            (Progress::InDoubt, Progress::InDoubt) => {}
+            (Progress::InDoubt, Progress::InProgress) => {
+                self.breaks(I37, effect, format_args!("has fence {fence} again after doubt"));
+            }
+            (Progress::Known(_), Progress::Known(_))
+                if before.outcome == record.outcome && before.progress == record.progress => {}
+            (
+                Progress::Known(was),
+                Progress::Known(_) | Progress::InProgress | Progress::InDoubt,
+            ) => {
+                let is = record.progress;
+                let says = format_args!(
+                    "was {was:?} {:?}, is {is:?} {:?}",
+                    before.outcome, record.outcome
+                );
+                self.breaks(I39, effect, says);
+            }
+        }
+    }
+
+    fn doubts(&mut self, effect: EffectId, former: Known<'_>, record: &'a Record) {
+        let right = &record.right;
+        let reported = (effect, right.life, right.fence, Status::Unknown, record.outcome.as_ref());
+        if self.finishes.contains(&reported) || !self.is_held(former) {
+            return;
+        }
+        match (former.under, &former.record.under) {
+            // The end of the delivery may be told later in this batch.
+            (Some(entry), Some(lease)) => self.doubted.push((effect, entry, lease.attempt)),
+            (_, _) => self.breaks(I37, effect, format_args!("is in doubt, though it is held")),
+        }
+    }
+
+    fn becomes_known(
+        &mut self,
+        effect: EffectId,
+        former: Known<'_>,
+        record: &'a Record,
+        status: Status,
+    ) {
+        let (right, outcome) = (&record.right, record.outcome.as_ref());
+        let fence = right.fence;
+        let is_said = match record.resolved {
+            true => self.resolves.contains(&(effect, fence, status, outcome)),
+            false => self.finishes.contains(&(effect, right.life, fence, status, outcome)),
+        };
+        if !is_said {
+            let says = format_args!(
+                "ends under fence {fence} as {status:?} {outcome:?}, which nobody said of it"
+            );
+            self.breaks(I38, effect, says);
+        }
+        if record.resolved && self.is_held(former) {
+            self.breaks(I37, effect, format_args!("is resolved, though fence {fence} has it"));
+        }
+    }
+
+    /// How long the record is kept.
+    fn kept(
+        &mut self,
+        effect: EffectId,
+        former: Option<Known<'_>>,
+        record: &Record,
+        under: Option<EntryId>,
+    ) {
+        let Some(until) = record.kept_until else { return };
+        let before = former.filter(|former| former.record.right.life == record.right.life);
+        if before.is_some_and(|before| before.record.kept_until == Some(until)) {
+            return;
+        }
+        let (now, ttl_ms) = (self.now, record.ttl_ms);
+        if !matches!(record.progress, Progress::Known(_)) {
+            self.breaks(I43, effect, format_args!("is forgotten at {until}, outcome or not"));
+        } else if now.saturating_add(ttl_ms) != until {
+            let says = format_args!("is kept from {now} until {until}, not for {ttl_ms} ms");
+            self.breaks(I43, effect, says);
+        }
+        if let Some(entry) = under {
+            self.let_go.push((effect, entry));
+        }
+    }
+
+    /// The batch is complete: what its parts left open must have come true.
+    pub(super) fn close(&mut self) {
+        for (effect, entry, attempt) in std::mem::take(&mut self.doubted) {
+            if self.leases.is_out(entry, attempt) {
+                let text = self.story.places.entry_text(entry);
+                let says = format_args!("is in doubt, though attempt {attempt} of {text} has it");
+                self.breaks(I37, effect, says);
+            }
+        }
+        for (effect, entry) in std::mem::take(&mut self.let_go) {
+            if self.leases.is_open(entry) {
+                let text = self.story.places.entry_text(entry);
+                let says = format_args!("is to be forgotten while {text} is open");
+                self.breaks(I43, effect, says);
+            }
+        }
+    }
+}

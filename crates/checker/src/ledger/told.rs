@@ -1,0 +1,145 @@
+//! What clients were told, by itself: whether or not commits are seen.
+//!
+//! A right is known to be out from the moment at which its holder, or anybody, was told of it; before
+//! that it may have been.
+
+use crate::history::{Begin, Decision, Right, Status};
+use crate::ids::{CallId, Column, EffectId, FastMap};
+use crate::invariant::Invariant::{self, I37, I38, I39};
+use crate::report::Findings;
+use crate::story::{Ask, Outcome, Seen, Story};
+
+/// Judges every answer against those before it.
+pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    let mut judge = Judge {
+        story,
+        findings,
+        lives: FastMap::default(),
+        holders: FastMap::default(),
+        over_when_asked: Column::new(),
+    };
+    for _ in story.calls.iter() {
+        judge.over_when_asked.push(false);
+    }
+    for moment in &story.moments {
+        match moment.seen {
+            Seen::Invoked(call) => judge.invoked(call),
+            Seen::Answered(call) => judge.answered(call),
+            Seen::Delivered { .. } | Seen::Committed(_) => {}
+        }
+    }
+}
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    lives: FastMap<(EffectId, u64), Life<'a>>,
+    /// Who was given each right.
+    holders: FastMap<(EffectId, u64, u64), &'a Begin>,
+    /// The outcome of the effect was known to somebody before this call was sent.
+    over_when_asked: Column<CallId, bool>,
+}
+
+/// What is known of one life of an effect.
+#[derive(Clone, Copy, Default)]
+struct Life<'a> {
+    /// The latest fence anybody was told.
+    fence: u64,
+    /// Its outcome, once somebody was told.
+    outcome: Option<(Status, &'a str)>,
+}
+
+impl<'a> Judge<'_, 'a> {
+    fn life(&mut self, effect: EffectId, right: &Right) -> &mut Life<'a> {
+        self.lives.entry((effect, right.life)).or_default()
+    }
+
+    fn invoked(&mut self, id: CallId) {
+        let call = &self.story.calls[id];
+        if let Ask::Begin { effect, .. } = call.ask
+            && let Outcome::Began { right, .. } = call.outcome
+        {
+            self.over_when_asked[id] = self.life(effect, right).outcome.is_some();
+        }
+        let (Ask::Finish { effect, right, .. } | Ask::ExtendEffect { effect, right }) = call.ask
+        else {
+            return;
+        };
+        let latest = self.life(effect, right).fence;
+        if call.outcome.is_done() && latest > right.fence {
+            let fence = right.fence;
+            let says = format_args!("does as fence {fence} says, though {latest} was out");
+            self.breaks(I38, call.answered, effect, says);
+        }
+    }
+
+    fn answered(&mut self, id: CallId) {
+        let call = &self.story.calls[id];
+        let seq = call.answered;
+        match (call.ask, call.outcome) {
+            (Ask::Begin { effect, begin }, Outcome::Began { decision, right, outcome, .. }) => {
+                match decision {
+                    Decision::Execute | Decision::Probe => {
+                        self.given(id, seq, effect, begin, right);
+                    }
+                    Decision::Replay(status) => {
+                        self.has_ended(seq, effect, right, status, outcome);
+                    }
+                    Decision::Retryable => {}
+                }
+                let life = self.life(effect, right);
+                life.fence = life.fence.max(right.fence);
+            }
+            (Ask::Finish { effect, right, status, outcome }, answer)
+                if answer.is_done() && status.is_final() =>
+            {
+                self.has_ended(seq, effect, right, status, outcome);
+            }
+            (_, _) => {}
+        }
+    }
+
+    fn given(&mut self, id: CallId, seq: u64, effect: EffectId, begin: &'a Begin, right: &Right) {
+        let fence = right.fence;
+        if self.over_when_asked[id] {
+            self.breaks(
+                I39,
+                seq,
+                effect,
+                format_args!("is given out as fence {fence}, and is over"),
+            );
+        }
+        let holder = *self.holders.entry((effect, right.life, fence)).or_insert(begin);
+        let is_repeat =
+            begin.nonce.is_some() && holder.nonce == begin.nonce && holder.lease == begin.lease;
+        if !std::ptr::eq(holder, begin) && !is_repeat {
+            self.breaks(I37, seq, effect, format_args!("is given out as fence {fence} twice"));
+        }
+    }
+
+    fn has_ended(
+        &mut self,
+        seq: u64,
+        effect: EffectId,
+        right: &Right,
+        status: Status,
+        outcome: &'a str,
+    ) {
+        let known = *self.life(effect, right).outcome.get_or_insert((status, outcome));
+        if known != (status, outcome) {
+            let says = format_args!("is {status:?} {outcome:?}, and was {known:?}");
+            self.breaks(I39, seq, effect, says);
+        }
+    }
+
+    fn breaks(
+        &mut self,
+        invariant: Invariant,
+        seq: u64,
+        effect: EffectId,
+        says: std::fmt::Arguments<'_>,
+    ) {
+        let text = self.story.places.effect_text(effect);
+        self.findings.add(invariant, seq, format_args!("{text} {says}"));
+    }
+}

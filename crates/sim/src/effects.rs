@@ -1,0 +1,80 @@
+//! Effects that a worker begins under a delivery, and what it does when it is told to wait.
+
+use driftq_checker::history::{Effect, Lease, Name, Verb};
+use driftq_core::change::Delivery;
+use driftq_core::command::BeginOf;
+
+use crate::ledger::Intent;
+use crate::world::World;
+
+/// Keys that messages of a group share, whatever they are about.
+const SHARED_KEYS: u32 = 4;
+/// The longest a worker waits for somebody else: what waits must be over when the run is.
+const WAIT_MS_MAX: u64 = 3_000;
+
+impl World {
+    /// Begins what a message wants done, if it wants something done.
+    pub(crate) fn begin_under(
+        &mut self,
+        client: usize,
+        work: u64,
+        lease: &Lease,
+        delivery: &Delivery,
+    ) {
+        let effects = match self.rng.u32(0..20) {
+            _ if self.clients.is_healed => 0,
+            0..4 => 1,
+            4..6 => 2,
+            _ => 0,
+        };
+        for _ in 0..effects {
+            let intent = self.intent_under(work, lease, delivery);
+            let delay = self.rng.u64(0..20);
+            if self.rng.u32(0..8) == 0 {
+                // Another thread of the same worker, who knows nothing of the first.
+                let nonce = self.some_nonce();
+                self.begin_effect_later(client, delay + 6, Intent { nonce, ..intent.clone() });
+            }
+            self.begin_effect_later(client, delay, intent);
+        }
+    }
+
+    fn intent_under(&mut self, work: u64, lease: &Lease, delivery: &Delivery) -> Intent {
+        let shared = format!("shared-{}", self.rng.u32(0..SHARED_KEYS));
+        let key: Option<Name> = (self.rng.u32(0..5) < 2).then(|| shared.into());
+        let message = &delivery.message;
+        let own = match &message.envelope.idempotency_key {
+            Some(key) => key.clone(),
+            None => message.origin.unwrap_or(delivery.id).to_string().into(),
+        };
+        let usual = key.as_ref().map(|key| Name::from(format!("what {key} is about")));
+        let request = if self.rng.u32(0..15) == 0 { Some("something else".into()) } else { usual };
+        let effect = Effect {
+            tenant: message.tenant().into(),
+            scope: format!("effect/{}/{}", lease.topic, lease.group).into(),
+            key: key.clone().unwrap_or(own),
+        };
+        Intent {
+            of: BeginOf::Delivery { token: delivery.token.clone(), key },
+            effect,
+            under: Some((lease.clone(), work)),
+            request,
+            on_doubt: self.some_policy(),
+            ttl_ms: None,
+            window_ms: (self.rng.u32(0..10) == 0).then(|| self.rng.u64(1_000..20_000)),
+            nonce: self.some_nonce(),
+            times: 0,
+        }
+    }
+
+    /// Somebody else has the effect, or a person has to say: somebody else may take the message later.
+    pub(crate) fn is_told_to_wait(&mut self, client: usize, intent: &Intent) {
+        let Some((_, work)) = intent.under else { return };
+        let is_patient = self.rng.u32(0..5) != 0;
+        if is_patient && let Some(taken) = self.stop_work(client, work) {
+            let delay_ms = self.rng.u64(0..WAIT_MS_MAX);
+            self.stats.saw("message released because of its effect");
+            self.settle(client, &taken, Verb::Release { delay_ms }, false);
+        }
+    }
+}

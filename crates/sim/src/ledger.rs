@@ -1,0 +1,317 @@
+//! Effects as clients handle them: begun, executed or not, finished well, late, twice, otherwise or never.
+//!
+//! What workers under a delivery and executors by themselves have in common. Nobody here keeps to the
+//! rules: tokens of long ago are shown again, and a lost answer is asked for again.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use driftq_checker::history::{Begin as Asked, Effect, Lease, Name, Op, Right, Status};
+use driftq_core::command::{
+    Began, Begin, BeginDecision, BeginOf, ExtendEffect, Finish, FinishStatus, Request,
+};
+use driftq_core::effect::{EffectName, EffectResult, Outcome as Result};
+use driftq_core::{Command, EffectToken, OnDoubt, Rejection, Reply, Text, Ticket};
+
+use crate::clients::Client;
+use crate::network::Outcome;
+use crate::world::{Happening, World};
+
+/// Rights that are over, kept to be shown again.
+const OLD_RIGHTS: usize = 12;
+/// How often a begin without an answer is sent in all.
+const BEGINS_MAX: u32 = 4;
+
+/// A begin, to be sent and perhaps sent again.
+#[derive(Debug, Clone)]
+pub(crate) struct Intent {
+    pub(crate) of: BeginOf,
+    pub(crate) effect: Effect,
+    /// The delivery it is begun under, and the worker's number for it.
+    pub(crate) under: Option<(Lease, u64)>,
+    pub(crate) request: Option<Name>,
+    pub(crate) on_doubt: OnDoubt,
+    pub(crate) ttl_ms: Option<u64>,
+    pub(crate) window_ms: Option<u64>,
+    pub(crate) nonce: Option<Text>,
+    pub(crate) times: u32,
+}
+
+impl Intent {
+    pub(crate) fn is_again(&self) -> bool {
+        matches!(self.of, BeginOf::Scope { again: true, .. })
+    }
+}
+
+/// A right to an effect, as its holder remembers it.
+#[derive(Debug, Clone)]
+pub(crate) struct Held {
+    right: Right,
+    token: EffectToken,
+}
+
+/// How an execution is said to have ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    status: FinishStatus,
+    result: Result,
+}
+
+/// Something a client will do to an effect.
+#[derive(Debug, Clone)]
+enum Act {
+    Begin(Intent),
+    Finish(Held, Said),
+    Extend(Held, Option<u64>),
+}
+
+/// What a client remembers of its effects.
+#[derive(Debug, Default)]
+pub(crate) struct Book {
+    begins: BTreeMap<Ticket, Intent>,
+    acts: BTreeMap<u64, Act>,
+    next_act: u64,
+    old: VecDeque<Held>,
+}
+
+/// The name of an effect, for the history.
+pub(crate) fn effect_of(name: &EffectName) -> Effect {
+    Effect { tenant: name.tenant.clone(), scope: name.scope.clone(), key: name.key.clone() }
+}
+
+/// An outcome in words; byte for byte the same if and only if it is the same.
+pub(crate) fn in_words(result: &Result, renews: bool) -> Name {
+    let Result { code, result, error } = result;
+    format!("{code} {result:?} {error:?}{}", if renews { " renewed" } else { "" }).into()
+}
+
+pub(crate) fn status_of(status: FinishStatus) -> Status {
+    match status {
+        FinishStatus::Succeeded => Status::Succeeded,
+        FinishStatus::FailedFinal => Status::FailedFinal,
+        FinishStatus::FailedRetryable { .. } => Status::FailedRetryable,
+        FinishStatus::Unknown => Status::Unknown,
+    }
+}
+
+fn book(world: &mut World, client: usize) -> &mut Book {
+    match &mut world.clients.list[client] {
+        Client::Worker(worker) => &mut worker.book,
+        Client::Executor(executor) => &mut executor.book,
+        Client::Producer(_) | Client::Admin(_) => unreachable!("client {client} has no effects"),
+    }
+}
+
+impl World {
+    pub(crate) fn some_policy(&mut self) -> OnDoubt {
+        match self.rng.u32(0..3) {
+            0 => OnDoubt::Retry,
+            1 => OnDoubt::Probe,
+            _ => OnDoubt::Park,
+        }
+    }
+
+    /// New for each begin that is not a repeat.
+    pub(crate) fn some_nonce(&mut self) -> Option<Text> {
+        self.clients.next_nonce += 1;
+        let nonce = format!("n{}", self.clients.next_nonce);
+        (self.rng.u32(0..3) != 0).then(|| nonce.into())
+    }
+
+    /// An outcome nobody else has.
+    pub(crate) fn some_result(&mut self, status: FinishStatus) -> Result {
+        self.clients.next_result += 1;
+        let number = self.clients.next_result;
+        let code = (number % 3) as i32;
+        match status {
+            FinishStatus::Succeeded | FinishStatus::FailedFinal => {
+                let result = match number % 2 {
+                    0 => EffectResult::Json(format!("{{\"charge\":{number}}}").into()),
+                    _ => EffectResult::Base64(format!("{:0>8}", number % 100_000_000).into()),
+                };
+                Result { code, result: Some(result), error: Text::default() }
+            }
+            FinishStatus::FailedRetryable { .. } | FinishStatus::Unknown => {
+                Result { code, result: None, error: format!("busy {number}").into() }
+            }
+        }
+    }
+
+    fn some_end(&mut self) -> Said {
+        let status = match self.rng.u32(0..20) {
+            0..12 => FinishStatus::Succeeded,
+            12..14 => FinishStatus::FailedFinal,
+            14..17 => FinishStatus::FailedRetryable { renew: self.rng.bool() },
+            _ => FinishStatus::Unknown,
+        };
+        Said { status, result: self.some_result(status) }
+    }
+
+    fn later_to_effect(&mut self, client: usize, delay_ms: u64, act: Act) {
+        let book = book(self, client);
+        book.next_act += 1;
+        let number = book.next_act;
+        book.acts.insert(number, act);
+        self.later(delay_ms, Happening::Act { client, act: number });
+    }
+
+    /// A client does what it planned.
+    pub(crate) fn act(&mut self, client: usize, act: u64) {
+        match book(self, client).acts.remove(&act) {
+            Some(Act::Begin(intent)) => self.begin_effect(client, intent),
+            Some(Act::Finish(held, said)) => self.finish_effect(client, &held, &said),
+            Some(Act::Extend(held, lease_ms)) => self.extend_effect(client, &held, lease_ms),
+            None => {}
+        }
+    }
+
+    pub(crate) fn begin_effect_later(&mut self, client: usize, delay_ms: u64, intent: Intent) {
+        self.later_to_effect(client, delay_ms, Act::Begin(intent));
+    }
+
+    pub(crate) fn begin_effect(&mut self, client: usize, intent: Intent) {
+        let begin = Begin {
+            of: intent.of.clone(),
+            // A hash of their own, so that the record says in clear what it was begun for.
+            request: intent.request.clone().map(Request::Hash),
+            on_doubt: (!intent.is_again()).then_some(intent.on_doubt),
+            ttl_ms: intent.ttl_ms,
+            window_ms: intent.window_ms,
+            owner: None,
+            nonce: intent.nonce.clone(),
+        };
+        let op = Op::Begin(Asked {
+            effect: intent.effect.clone(),
+            lease: intent.under.as_ref().map(|(lease, _)| lease.clone()),
+            request: intent.request.clone(),
+            nonce: intent.nonce.clone(),
+            again: intent.is_again(),
+        });
+        let ticket = self.call(client, op, Command::Begin(Box::new(begin)));
+        let intent = Intent { times: intent.times + 1, ..intent };
+        book(self, client).begins.insert(ticket, intent);
+    }
+
+    fn finish_effect(&mut self, client: usize, held: &Held, said: &Said) {
+        let Said { status, result } = said.clone();
+        let renews = matches!(status, FinishStatus::FailedRetryable { renew: true });
+        let op = Op::Finish {
+            right: held.right.clone(),
+            status: status_of(status),
+            outcome: in_words(&result, renews),
+        };
+        let finish = Finish { token: held.token.clone(), status, outcome: result };
+        self.call(client, op, Command::Finish(Box::new(finish)));
+    }
+
+    fn extend_effect(&mut self, client: usize, held: &Held, lease_ms: Option<u64>) {
+        let op = Op::ExtendEffect { right: held.right.clone() };
+        let extend = ExtendEffect { token: held.token.clone(), lease_ms };
+        self.call(client, op, Command::ExtendEffect(Box::new(extend)));
+    }
+
+    /// A client hears of a call that may have been a begin of its own.
+    pub(crate) fn effect_heard(&mut self, client: usize, ticket: Ticket, outcome: &Outcome) {
+        let Some(intent) = book(self, client).begins.remove(&ticket) else {
+            return;
+        };
+        match outcome {
+            Outcome::Done(Reply::Began(began)) => self.began(client, intent, began),
+            Outcome::Refused(Rejection::InProgress { .. } | Rejection::Parked { .. }) => {
+                self.is_told_to_wait(client, &intent);
+            }
+            // Whoever is known by something asks again; nobody else can.
+            Outcome::Unknown | Outcome::NotSent
+                if intent.nonce.is_some() && intent.times < BEGINS_MAX =>
+            {
+                let delay = self.rng.u64(5..800);
+                self.begin_effect_later(client, delay, intent);
+            }
+            Outcome::Done(_) | Outcome::Refused(_) | Outcome::Unknown | Outcome::NotSent => {}
+        }
+    }
+
+    fn began(&mut self, client: usize, intent: Intent, began: &Began) {
+        let row = &began.effect.row;
+        let right = Right { effect: effect_of(&row.name), life: row.born.0, fence: row.fence };
+        self.saw_begin(&intent, began);
+        match (began.decision, &began.token) {
+            (BeginDecision::Execute | BeginDecision::Probe, Some(token)) => {
+                let lease_ms = row.lease_ms.max(400);
+                self.execute(client, Held { right, token: token.clone() }, lease_ms);
+            }
+            (BeginDecision::Retryable, _) if self.rng.u32(0..3) != 0 => {
+                self.take_again(client, intent);
+            }
+            (
+                BeginDecision::Execute
+                | BeginDecision::Probe
+                | BeginDecision::Replay
+                | BeginDecision::Retryable,
+                _,
+            ) => {}
+        }
+    }
+
+    fn saw_begin(&mut self, intent: &Intent, began: &Began) {
+        let row = &began.effect.row;
+        let is_after_doubt = row.doubt.is_some();
+        self.stats.saw(match began.decision {
+            BeginDecision::Replay => "effect replayed",
+            BeginDecision::Retryable => "effect may be taken again",
+            BeginDecision::Probe => "effect probed",
+            BeginDecision::Execute if is_after_doubt => "effect executed again after doubt",
+            BeginDecision::Execute if row.fence > 1 => "effect executed again after a failure",
+            BeginDecision::Execute => "effect executed",
+        });
+        if intent.times > 1 && began.token.is_some() && row.nonce == intent.nonce {
+            self.stats.saw("begin repeated by its nonce");
+        }
+    }
+
+    /// Does what an effect does, which is nothing, and says how it ended.
+    fn execute(&mut self, client: usize, held: Held, lease_ms: u64) {
+        let said = self.some_end();
+        let soon = self.rng.u64(1..lease_ms.min(300));
+        match self.rng.u32(0..20) {
+            0..11 => self.later_to_effect(client, soon, Act::Finish(held.clone(), said)),
+            11..13 => {
+                let more = (self.rng.u32(0..2) == 0).then(|| self.rng.u64(250..4_000));
+                self.later_to_effect(client, soon / 2, Act::Extend(held.clone(), more));
+                let end = self.rng.u64(1..lease_ms * 2);
+                self.later_to_effect(client, soon + end, Act::Finish(held.clone(), said));
+            }
+            13..14 => {
+                self.later_to_effect(client, soon, Act::Finish(held.clone(), said.clone()));
+                let again = if self.rng.bool() { said } else { self.some_end() };
+                self.later_to_effect(client, soon + 5, Act::Finish(held.clone(), again));
+            }
+            14..17 => {
+                let late = lease_ms + self.rng.u64(0..lease_ms * 3);
+                self.later_to_effect(client, late, Act::Finish(held.clone(), said));
+            }
+            // Dies without a word.
+            _ => {}
+        }
+        self.show_an_old_right(client, held);
+    }
+
+    fn show_an_old_right(&mut self, client: usize, held: Held) {
+        let old = &mut book(self, client).old;
+        old.push_back(held);
+        if old.len() > OLD_RIGHTS {
+            old.pop_front();
+        }
+        if self.rng.u32(0..6) == 0 {
+            let known = book(self, client).old.len();
+            let index = self.rng.usize(0..known);
+            let old = book(self, client).old[index].clone();
+            match self.rng.u32(0..4) {
+                0 => self.extend_effect(client, &old, None),
+                _ => {
+                    let said = self.some_end();
+                    self.finish_effect(client, &old, &said);
+                }
+            }
+        }
+    }
+}
