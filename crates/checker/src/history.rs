@@ -87,13 +87,13 @@ pub enum Op {
     /// Bring a dead letter back. `id` is the dead letter's.
     Redrive { topic: Name, id: Name },
     /// Ask for the right to execute an effect.
-    Begin(Begin),
+    Begin(Box<Begin>),
     /// Say how an execution ended.
-    Finish { right: Right, status: Status, outcome: Name },
+    Finish { right: Box<Right>, status: Status, outcome: Name },
     /// More time for an execution.
-    ExtendEffect { right: Right },
+    ExtendEffect { right: Box<Right> },
     /// A person says how a doubtful execution ended.
-    Resolve { effect: Effect, fence: u64, status: Status, outcome: Name },
+    Resolve { effect: Box<Effect>, fence: u64, status: Status, outcome: Name },
     /// Anything that only looks.
     Look,
 }
@@ -152,7 +152,7 @@ pub enum Reply {
     Redriven { new: Name, already: bool },
     /// What the caller is to do with the effect that is shown. `outcome` is that of a decision that has
     /// one.
-    Began { decision: Decision, right: Right, outcome: Name },
+    Began { decision: Decision, right: Box<Right>, outcome: Name },
     /// Anything else.
     Ok,
 }
@@ -219,7 +219,7 @@ pub enum Fact {
     /// Messages below `first` are no longer kept, but for those that are open.
     Trimmed { topic: Name, partition: u32, first: u64 },
     /// The ledger says this of an effect from now on.
-    Recorded(Record),
+    Recorded(Box<Record>),
     /// These calls to the ledger were decided in this batch, on what was recorded before or in it.
     Decided { calls: Vec<u64> },
 }

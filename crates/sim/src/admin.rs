@@ -81,7 +81,9 @@ impl World {
             self.wind_up(client);
         } else {
             self.operate(client);
-            self.look_for_doubt(client);
+            if self.rng.bool() {
+                self.look_for_doubt(client);
+            }
         }
         let delay = if self.clients.is_healed { 500 } else { self.rng.u64(300..2_500) };
         self.later(delay, Happening::Wake { client });
@@ -175,7 +177,7 @@ impl World {
         };
         let outcome = self.some_result(status);
         let op = Op::Resolve {
-            effect: effect_of(name),
+            effect: Box::new(effect_of(name)),
             fence,
             status: status_of(status),
             outcome: in_words(&outcome, false),

@@ -23,8 +23,8 @@ impl World {
     ) {
         let effects = match self.rng.u32(0..20) {
             _ if self.clients.is_healed => 0,
-            0..4 => 1,
-            4..6 => 2,
+            0..3 => 1,
+            3..4 => 2,
             _ => 0,
         };
         for _ in 0..effects {

@@ -49,7 +49,7 @@ impl World {
                 self.call(client, Op::Look, command);
             }
         }
-        let pause = self.rng.u64(100..900);
+        let pause = self.rng.u64(150..1_200);
         self.later(pause, Happening::Wake { client });
     }
 

@@ -482,7 +482,7 @@ impl Facts {
         if let Some(former) = self.effects.insert(place_of(&effect), record.clone()) {
             saw_effect(&former, &record, now, stats);
         }
-        self.open.push(Fact::Recorded(record));
+        self.open.push(Fact::Recorded(Box::new(record)));
     }
 }
 

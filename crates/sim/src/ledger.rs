@@ -179,13 +179,13 @@ impl World {
             owner: None,
             nonce: intent.nonce.clone(),
         };
-        let op = Op::Begin(Asked {
+        let op = Op::Begin(Box::new(Asked {
             effect: intent.effect.clone(),
             lease: intent.under.as_ref().map(|(lease, _)| lease.clone()),
             request: intent.request.clone(),
             nonce: intent.nonce.clone(),
             again: intent.is_again(),
-        });
+        }));
         let ticket = self.call(client, op, Command::Begin(Box::new(begin)));
         let intent = Intent { times: intent.times + 1, ..intent };
         book(self, client).begins.insert(ticket, intent);
@@ -195,7 +195,7 @@ impl World {
         let Said { status, result } = said.clone();
         let renews = matches!(status, FinishStatus::FailedRetryable { renew: true });
         let op = Op::Finish {
-            right: held.right.clone(),
+            right: Box::new(held.right.clone()),
             status: status_of(status),
             outcome: in_words(&result, renews),
         };
@@ -204,7 +204,7 @@ impl World {
     }
 
     fn extend_effect(&mut self, client: usize, held: &Held, lease_ms: Option<u64>) {
-        let op = Op::ExtendEffect { right: held.right.clone() };
+        let op = Op::ExtendEffect { right: Box::new(held.right.clone()) };
         let extend = ExtendEffect { token: held.token.clone(), lease_ms };
         self.call(client, op, Command::ExtendEffect(Box::new(extend)));
     }

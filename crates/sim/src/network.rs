@@ -148,6 +148,7 @@ fn told(reply: &Reply) -> Told {
                 BeginDecision::Retryable => Decision::Retryable,
             };
             let right = Right { effect: effect_of(&row.name), life: row.born.0, fence: row.fence };
+            let right = Box::new(right);
             Told::Began { decision, right, outcome: in_words(&row.outcome, row.renew) }
         }
         Reply::TopicCreated { .. }
