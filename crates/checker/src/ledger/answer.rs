@@ -1,6 +1,6 @@
 //! Answers of the ledger, against what was recorded when they were decided.
 
-use crate::history::{Begin, Decision, OnDoubt, Progress, Right, Status};
+use crate::history::{Begin, Decision, Lease, OnDoubt, Progress, Right, Status};
 use crate::ids::{CallId, EffectId};
 use crate::invariant::Invariant::{self, I34, I37, I38, I39, I40, I43, I45};
 use crate::story::{Ask, Outcome};
@@ -36,6 +36,7 @@ impl<'a> Judge<'_, 'a> {
                     }
                     Decision::Replay(status) => {
                         self.told_the_outcome(effect, status, right, outcome, &states);
+                        self.keeps_the_outcome(effect, begin, &states);
                     }
                     Decision::Retryable => {
                         let status = Status::FailedRetryable;
@@ -146,6 +147,19 @@ impl<'a> Judge<'_, 'a> {
         self.breaks(invariant, effect, says);
     }
 
+    /// Whoever is told an outcome under a delivery may be delivered the message again and ask again.
+    fn keeps_the_outcome(&mut self, effect: EffectId, begin: &Begin, states: &States<'a>) {
+        let Some(lease) = &begin.lease else { return };
+        let is_kept = |known: &Known<'_>| {
+            let under = known.record.under.as_ref();
+            under.is_some_and(|under| *lease == Lease { attempt: lease.attempt, ..under.clone() })
+        };
+        if !states.iter().flatten().any(is_kept) {
+            let says = format_args!("is told to a message, and not kept while that is open");
+            self.breaks(I43, effect, says);
+        }
+    }
+
     fn begin_refused(&mut self, effect: EffectId, begin: &Begin, code: &str, states: &States<'a>) {
         let is_so = |known: &Option<Known<'a>>| match (code, known) {
             ("CONFLICT", known) => is_conflict(begin, *known),
@@ -159,7 +173,7 @@ impl<'a> Judge<'_, 'a> {
             (_, _) => true,
         };
         if states.iter().any(is_so) {
-            if code != "CONFLICT" && matches!(code, "IN_PROGRESS" | "IN_DOUBT") {
+            if matches!(code, "IN_PROGRESS" | "IN_DOUBT") {
                 self.conflicts_told(effect, begin, states);
             }
             return;

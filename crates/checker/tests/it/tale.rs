@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 
 use driftq_checker::history::{
-    Content, Counters, DeadLetter, Delivery, Event, Fact, Granted, How, Lease, Name, Op, Produce,
-    Reply, Retry, Stored, Verb, What,
+    Content, Counters, DeadLetter, Delivery, Event, Fact, Granted, How, Lease, Name, OnDoubt, Op,
+    Produce, Reply, Retry, Stored, Verb, What,
 };
 
 pub(crate) const LEASE_MS: u64 = 30_000;
@@ -21,6 +21,13 @@ pub(crate) struct Tale {
     pub(crate) process: u32,
     /// First offset not yet stored.
     pub(crate) high: u64,
+    /// Of the effect: its life, policy and window, the delivery it is under, its holder and until when.
+    pub(crate) life: u64,
+    pub(crate) on_doubt: OnDoubt,
+    pub(crate) window_until: Option<u64>,
+    pub(crate) under: Option<Lease>,
+    pub(crate) holder: Option<Name>,
+    pub(crate) until: u64,
     has_commits: bool,
     n_calls: u64,
     seq: u64,
@@ -35,6 +42,12 @@ impl Tale {
             batch: 0,
             process: 1,
             high: 0,
+            life: 1,
+            on_doubt: OnDoubt::Retry,
+            window_until: None,
+            under: None,
+            holder: None,
+            until: 0,
             has_commits: true,
             n_calls: 0,
             seq: 0,

@@ -1,6 +1,7 @@
 //! For each promise histories that break it, where commits are seen.
 
 mod dead;
+mod effects;
 mod leased;
 mod settled;
 mod stored;
@@ -91,10 +92,34 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I31], stored::too_large_to_be_stored),
     (&[I34], settled::refused_before_it_was_so),
     (&[I34], stored::a_conflict_with_nothing),
+    (&[I34], effects::told_before_it_is_committed),
+    (&[I37], effects::given_out_while_it_is_held),
+    (&[I37], effects::given_to_another_nonce),
+    (&[I37], effects::executed_again_though_parked),
+    (&[I37], effects::executed_again_past_the_window),
+    (&[I37], effects::executed_though_it_should_be_probed),
+    (&[I37], effects::acked_while_an_effect_is_in_doubt),
+    (&[I37], effects::doubted_while_its_delivery_has_it),
+    (&[I38], effects::finished_by_an_older_fence),
+    (&[I38], effects::ended_by_nobody),
+    (&[I38], effects::resolved_with_another_outcome),
+    (&[I39], effects::executed_though_it_is_over),
+    (&[I39], effects::replayed_with_another_result),
+    (&[I39], effects::in_progress_though_it_is_over),
+    (&[I39], effects::another_outcome_is_said_to_be_taken),
+    (&[I40], effects::replayed_to_another_request),
+    (&[I40], effects::a_conflict_of_equal_requests),
+    (&[I40], effects::the_request_of_an_effect_changes),
     (&[I42], stored::a_key_taken_twice),
     (&[I42], stored::a_duplicate_under_another_key),
     (&[I43], stored::a_key_outlives_its_window),
+    (&[I43], effects::forgotten_before_its_time),
+    (&[I43], effects::found_after_its_time),
+    (&[I43], effects::to_be_forgotten_while_its_message_is_open),
+    (&[I43], effects::told_to_a_message_that_does_not_keep_it),
     (&[I45], stored::a_key_meets_another_tenant),
+    (&[I45], effects::told_of_another_tenant),
+    (&[I45], effects::begun_for_another_tenant),
     (&[I49], leased::granted_before_it_is_due),
     (&[I50], leased::granted_after_its_deadline),
     (&[I51], settled::counters_never_drain),
