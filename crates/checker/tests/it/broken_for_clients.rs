@@ -1,9 +1,10 @@
 //! Histories that break a promise, where only clients were watched.
 
 use driftq_checker::Invariant::{self, *};
-use driftq_checker::history::{Reply, Verb, What};
+use driftq_checker::history::{Decision, Reply, Status, Verb, What};
 
 use crate::tale::{Tale, content, duplicate_of, id, letter, produced};
+use crate::tale_of_effects::{begin, finish};
 use crate::{Case, assert_breaks};
 
 const CASES: &[(&[Invariant], Case)] = &[
@@ -27,6 +28,10 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I23], redriven_as_two_messages),
     (&[I28], one_producer_out_of_order),
     (&[I31], a_giant_is_accepted),
+    (&[I37], an_effect_given_out_twice),
+    (&[I38], an_effect_finished_by_an_older_fence),
+    (&[I39], an_effect_given_out_after_its_end),
+    (&[I39], an_effect_replayed_in_two_ways),
     (&[I42], a_duplicate_of_nothing),
     (&[I3, I45], a_duplicate_of_another_tenant),
     (&[I51], counters_never_drain),
@@ -308,4 +313,36 @@ fn counters_do_not_add_up(tale: &mut Tale, wrong: bool) {
     counters.waiting = 2;
     counters.backlog = 2 + u64::from(wrong);
     tale.happens(What::Counted { batch: None, counters });
+}
+
+fn an_effect_given_out_twice(tale: &mut Tale, wrong: bool) {
+    starts(tale);
+    tale.executes(1);
+    let nonce = if wrong { "b" } else { "a" };
+    let call = tale.asks(begin(|begin| begin.nonce = Some(nonce.into())));
+    tale.is_done(call, tale.told(Decision::Execute, 1, ""));
+}
+
+fn an_effect_finished_by_an_older_fence(tale: &mut Tale, wrong: bool) {
+    starts(tale);
+    tale.executes(1);
+    tale.executes(2);
+    tale.finishes(if wrong { 1 } else { 2 }, Status::Succeeded, "ch_1");
+}
+
+fn an_effect_given_out_after_its_end(tale: &mut Tale, wrong: bool) {
+    starts(tale);
+    tale.executes(1);
+    let status = if wrong { Status::Succeeded } else { Status::FailedRetryable };
+    tale.finishes(1, status, "ch_1");
+    tale.executes(2);
+}
+
+fn an_effect_replayed_in_two_ways(tale: &mut Tale, wrong: bool) {
+    starts(tale);
+    tale.executes(1);
+    let call = tale.asks(finish(tale, 1, Status::Succeeded, "ch_1"));
+    tale.is_lost(call);
+    tale.replays(1, Status::Succeeded, "ch_1");
+    tale.replays(1, Status::Succeeded, if wrong { "ch_2" } else { "ch_1" });
 }

@@ -1,10 +1,10 @@
 //! An unknown outcome is never held against the system.
 
-use driftq_checker::history::How;
-use driftq_checker::history::Verb;
+use driftq_checker::history::{Decision, How, Status, Verb};
 
 use crate::assert_clean;
 use crate::tale::{Tale, redrive};
+use crate::tale_of_effects::{begin, finish};
 
 /// Tells a history with and without its commits.
 fn assert_clean_both_ways(tell: fn(&mut Tale)) {
@@ -124,5 +124,51 @@ fn a_lost_redrive_may_have_made_its_message() {
         tale.grants(new, 1, |_| ());
         tale.delivers(new, 1, |delivery| delivery.message.body = 1);
         tale.acks(new, 1);
+    });
+}
+
+#[test]
+fn a_lost_begin_may_have_been_granted() {
+    assert_clean_both_ways(|tale| {
+        let call = tale.asks(begin(|begin| begin.nonce = Some("b".into())));
+        let granted = tale.grants_effect(1, "b");
+        tale.decides(call, [granted]);
+        tale.is_lost(call);
+        let call = tale.asks(begin(|begin| begin.nonce = Some("b".into())));
+        tale.decides(call, []);
+        tale.is_done(call, tale.told(Decision::Execute, 1, ""));
+    });
+}
+
+#[test]
+fn a_lost_begin_may_not_have_been_granted() {
+    assert_clean_both_ways(|tale| {
+        let call = tale.asks(begin(|_| ()));
+        tale.is_lost(call);
+        tale.executes(1);
+    });
+}
+
+#[test]
+fn a_lost_finish_may_have_happened() {
+    assert_clean_both_ways(|tale| {
+        tale.executes(1);
+        let call = tale.asks(finish(tale, 1, Status::Succeeded, "ch_1"));
+        tale.is_lost(call);
+        let ended = tale.ends_effect(1, Status::Succeeded, "ch_1");
+        tale.decides(call, [ended]);
+        tale.replays(1, Status::Succeeded, "ch_1");
+    });
+}
+
+#[test]
+fn a_lost_finish_may_not_have_happened() {
+    assert_clean_both_ways(|tale| {
+        tale.executes(1);
+        let call = tale.asks(finish(tale, 1, Status::Succeeded, "ch_1"));
+        tale.is_lost(call);
+        tale.passes(crate::tale::LEASE_MS);
+        tale.executes(2);
+        tale.finishes(2, Status::FailedFinal, "declined");
     });
 }

@@ -2,7 +2,7 @@
 
 use driftq_checker::check;
 use driftq_checker::history::{
-    Counters, Delivery, Fact, Granted, How, Lease, Name, Op, Reply, Verb, What,
+    Counters, Delivery, Fact, Granted, How, Lease, Name, Op, Reply, Status, Verb, What,
 };
 
 use crate::assert_clean;
@@ -10,6 +10,7 @@ use crate::tale::{
     BACKOFF_MS, LEASE_MS, Tale, biller, buried, content, counters, died, duplicate_of, ended,
     granted, id, lease, letter, moved, orders, redrive,
 };
+use crate::tale_of_effects::{TTL_MS, begin, finish};
 
 /// Everything that can happen, once.
 pub(crate) fn everything(tale: &mut Tale) {
@@ -21,6 +22,7 @@ pub(crate) fn everything(tale: &mut Tale) {
     is_redriven(tale);
     has_another_group(tale);
     is_moved(tale);
+    has_effects(tale);
     is_counted_and_over(tale);
 }
 
@@ -174,6 +176,25 @@ fn is_moved(tale: &mut Tale) {
         tale.commits([Fact::Ended { lease, how: How::Acked }]);
         tale.is_done(call, Reply::Settled);
     }
+}
+
+/// An effect that is in doubt, taken again, over, and begun anew after its time.
+fn has_effects(tale: &mut Tale) {
+    tale.executes(1);
+    let call = tale.asks(begin(|_| ()));
+    tale.decides(call, []);
+    tale.is_refused(call, "IN_PROGRESS", "");
+    tale.passes(LEASE_MS);
+    tale.executes(2);
+    let call = tale.asks(finish(tale, 1, Status::Succeeded, "ch_1"));
+    tale.decides(call, []);
+    tale.is_refused(call, "STALE_FENCE", "IN_PROGRESS");
+    tale.finishes(2, Status::Succeeded, "ch_2");
+    tale.replays(2, Status::Succeeded, "ch_2");
+    tale.passes(TTL_MS);
+    tale.life += 1;
+    tale.executes(1);
+    tale.finishes(1, Status::FailedFinal, "declined");
 }
 
 fn is_counted_and_over(tale: &mut Tale) {

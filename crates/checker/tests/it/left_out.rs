@@ -38,6 +38,7 @@ fn no_fact_can_come_twice() {
                 | Fact::Trimmed { .. }
                 | Fact::Deduplicated { .. }
                 | Fact::GroupGone { .. }
+                | Fact::Recorded(_)
         );
         assert_eq!(check(&events).is_clean(), is_harmless, "with {fact:?} twice");
     }
