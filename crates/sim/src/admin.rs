@@ -157,7 +157,15 @@ impl World {
         let mut from = [0; 16];
         self.rng.fill(&mut from);
         let namespace = "default".into();
-        let list = ListEffects { namespace, state, scope: None, tenant: None, from, limit: 4 };
+        let list = ListEffects {
+            shard: driftq_core::ShardId(0),
+            namespace,
+            state,
+            scope: None,
+            tenant: None,
+            from,
+            limit: 4,
+        };
         let command = Command::ListEffects(Box::new(list));
         self.begin(client, Task::FindDoubt, Op::Look, command);
     }
