@@ -21,6 +21,10 @@ use crate::token::EffectToken;
 /// The lease of effects that name none.
 const LEASE_MS: u64 = 30_000;
 
+/// Fences between two restores, as bits: with the 32 of a restore they are below 2^53, the integers that
+/// every client of JSON can hold.
+const FENCE_BITS: u32 = 21;
+
 /// A begin, with everything it leaves open filled in.
 struct Asked<'a> {
     name: EffectName,
@@ -171,7 +175,7 @@ impl Shard {
 
     /// A fence of a storage that was restored is above all that were given out before.
     pub(super) fn next_fence(&self, before: Option<&EffectRow>) -> u64 {
-        let least = u64::from(self.config.restore) << 32;
+        let least = u64::from(self.config.restore) << FENCE_BITS;
         before.map_or(0, |row| row.fence).max(least) + 1
     }
 

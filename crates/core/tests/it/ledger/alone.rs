@@ -1,8 +1,9 @@
 //! Effects by themselves: the table of begin, the rules of finish.
 
+use driftq_core::ShardConfig;
 use expect_test::expect;
 
-use crate::transcript::check;
+use crate::transcript::{World, check};
 
 #[test]
 fn an_effect_is_executed_once_and_replayed() {
@@ -427,4 +428,15 @@ fn a_taken_key_of_a_topic_can_be_looked_at() {
         1s effect produce/orders order-78
             refused: no such effect
     "#]]);
+}
+
+#[test]
+fn a_fence_after_a_restore_is_above_all_before_and_still_one_that_json_can_hold() {
+    for (restore, fence) in [(0, 1), (1, (1 << 21) + 1), (u32::MAX, (1 << 53) - (1 << 21) + 1)] {
+        let mut world = World::new(ShardConfig { restore, ..ShardConfig::default() });
+        let began = world.ask("0s begin op/charge k on=park");
+        let says = format!("EXECUTE: op/charge k.{fence} IN_PROGRESS until 30s");
+        assert_eq!(began, says);
+        assert!(fence < 1_u64 << 53);
+    }
 }

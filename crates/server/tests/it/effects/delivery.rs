@@ -341,3 +341,57 @@ async fn a_moved_cursor_abandons_what_was_begun() {
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
     broker.ack(token(&again)).await.is(204);
 }
+
+#[tokio::test]
+async fn a_late_ack_waits_for_doubt_to_end_too() {
+    let broker = Broker::start().await;
+    let policy = json!({ "max_attempts": 9, "backoff_ms": 600_000, "max_backoff_ms": 600_000 });
+    broker.topic_with("t", 1, json!({ "retry_policy": policy })).await;
+    broker.produce("t", "x").await;
+    let short = with(wanted("t", "g", "o"), json!({ "lease_ms": 250 }));
+    let delivery = broker.receive_with(short).await;
+    let began = begun(&broker, &delivery, "a", "retry").await;
+    broker.until_waiting("t", "g").await;
+    let extend = json!({ "token": began["token"] });
+    let body = broker.post("/v1/idempotency/extend", extend).await.refused(409, "STALE_FENCE");
+    assert_eq!((&body["state"], &body["fence"]), (&json!("IN_DOUBT"), &json!(1)));
+    let body = broker.ack(token(&delivery)).await.refused(409, "FAILED_PRECONDITION");
+    assert_eq!(body["effects"], json!(["a"]));
+    // Nobody else has it: late, but the best evidence there is, and then late but current.
+    broker.finish(&began, ended("SUCCEEDED")).await.is(200);
+    broker.ack(token(&delivery)).await.is(204);
+    assert_eq!(broker.group("t", "g").await["backlog"], 0);
+}
+
+#[tokio::test]
+async fn dead_letters_have_effects_of_their_own() {
+    let broker = Broker::start().await;
+    let delivery = held(&broker, json!({ "idempotency_key": "k" })).await;
+    let began = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await.is(200);
+    broker.finish(&began, ended("SUCCEEDED")).await.is(200);
+    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    let dead = broker.receive("dlq.t", "ops", "o").await;
+    let began = broker.begin(under(&dead), json!({ "on_doubt": "park" })).await.is(200);
+    assert_eq!(
+        (&began["decision"], &began["scope"]),
+        (&json!("EXECUTE"), &json!("effect/dlq.t/ops"))
+    );
+    broker.ack(token(&dead)).await.refused(409, "FAILED_PRECONDITION");
+    broker.finish(&began, ended("SUCCEEDED")).await.is(200);
+    broker.ack(token(&dead)).await.is(204);
+    assert_eq!(broker.effect("effect/dlq.t/ops", "k").await["state"], "SUCCEEDED");
+}
+
+#[tokio::test]
+async fn who_waits_for_the_outcome_of_a_message_is_answered() {
+    let broker = Broker::start().await;
+    let envelope = json!({ "tenant_id": "acme", "idempotency_key": "order-77" });
+    let delivery = held(&broker, envelope).await;
+    let path = "/v1/idempotency?scope=effect/t/g&key=order-77&tenant_id=acme&wait_ms=60000";
+    let caller = Client::clone(&broker);
+    let waiting = tokio::spawn(async move { caller.get(path).await.is(200) });
+    let began = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await.is(200);
+    broker.finish(&began, json!({ "status": "SUCCEEDED", "result": 7 })).await.is(200);
+    let record = waiting.await.expect("an answer");
+    assert_eq!((&record["state"], &record["result"]), (&json!("SUCCEEDED"), &json!(7)));
+}

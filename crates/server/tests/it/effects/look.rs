@@ -316,3 +316,14 @@ async fn one_and_many_are_not_asked_at_once() {
         broker.get(format!("/v1/idempotency?{query}")).await.invalid(field);
     }
 }
+
+#[tokio::test]
+async fn who_waits_for_a_message_to_be_produced_is_answered() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let caller = broker.clone();
+    let path = "/v1/idempotency?scope=produce/t&key=k&wait_ms=60000";
+    let waiting = tokio::spawn(async move { caller.get(path).await.is(200) });
+    let receipt = broker.produce_with("t", "x", json!({ "idempotency_key": "k" })).await;
+    assert_eq!(waiting.await.expect("an answer")["result"], receipt);
+}

@@ -8,6 +8,7 @@ mod delivery;
 mod finish;
 mod limits;
 mod look;
+mod races;
 mod redrive;
 mod resolve;
 mod restart;
