@@ -134,7 +134,7 @@ async fn when_the_time_is_up_it_is_shown_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_answers_those_who_wait() {
+async fn a_server_stops_though_somebody_waits() {
     let broker = Broker::start().await;
     broker.execute("k", json!({ "on_doubt": "park" })).await;
     let waiting = waits(&broker, "k", 60_000);
