@@ -8,6 +8,7 @@
 //! 3. `cargo install` is run in the repository, unoptimised and into a directory of its own.
 //! 4. `driftq dev` and `driftq serve` go on until the next of them or the end of the document; then they
 //!    are interrupted, and what they printed is compared.
+//! 5. A line that shows a refusal (`"error":`) fails, and must.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -72,6 +73,10 @@ struct Line {
 impl Line {
     fn is_server(&self) -> bool {
         ["driftq dev", "driftq serve"].iter().any(|start| self.command.starts_with(start))
+    }
+
+    fn is_refused(&self) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.contains("\"error\":"))
     }
 
     fn is_install(&self) -> bool {
@@ -266,7 +271,11 @@ impl<'a> Reader<'a> {
 
     /// Runs commands one after the other in one shell, and compares what each printed.
     fn type_in(&self, lines: &[Line]) -> anyhow::Result<()> {
-        let commands = lines.iter().map(|line| format!("printf '{MARK}'\n{}\n", line.command));
+        let typed = |line: &Line| match line.is_refused() {
+            true => format!("if {}\nthen exit 1; fi", line.command),
+            false => line.command.clone(),
+        };
+        let commands = lines.iter().map(|line| format!("printf '{MARK}'\n{}\n", typed(line)));
         let script = format!("set -euo pipefail\nexec 2>&1\n{}", commands.collect::<String>());
         let ran = self.bash(&script)?.output()?;
         let printed = String::from_utf8_lossy(&ran.stdout).replace(&self.address, ADDRESS);
