@@ -109,6 +109,9 @@ backlog: (measure 'backlog')
 # One request per message: SQLite against memory and a bare handler; batches against single messages
 bench-http: (measure 'http')
 
+# The effect ledger against the queue beside it, a commit against its parts, 5 000 000 records against 10 000
+bench-ledger: (measure 'ledger')
+
 # Idle streams, slow clients, bad requests from SEED, web pages: nobody else notices
 hostile SEED='': (measure 'hostile' SEED)
 

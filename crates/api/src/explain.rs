@@ -4,9 +4,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::Time;
+use crate::effect::Effect;
 use crate::group::{Consumer, Cursor};
 use crate::schema::{
-    Blocked, ExplainState, GroupName, History, MessageId, TopicName, WhatGroup, WhatMessage,
+    Blocked, EffectKey, EffectState, ExplainState, GroupName, History, MessageId, ScopeName,
+    TopicName, WhatEffect, WhatGroup, WhatMessage,
 };
 
 /// `GET /v1/explain`.
@@ -17,6 +19,31 @@ pub enum Explained {
     Message(Message),
     /// Of a group.
     Group(Group),
+    /// Of an effect.
+    Effect(Box<ExplainedEffect>),
+}
+
+/// An effect, and what happens next.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct ExplainedEffect {
+    #[schema(value_type = WhatEffect)]
+    pub what: &'static str,
+    pub says: String,
+    pub effect: Effect,
+}
+
+/// An effect under a delivery.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct EffectInBrief {
+    #[schema(value_type = ScopeName)]
+    pub scope: String,
+    #[schema(value_type = EffectKey)]
+    pub key: String,
+    #[schema(value_type = EffectState)]
+    pub state: &'static str,
+    pub fence: u64,
 }
 
 /// A message, in every group of its topic.
@@ -68,6 +95,8 @@ pub struct InGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<MessageId>)]
     pub dead_letter: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub effects: Vec<EffectInBrief>,
 }
 
 /// A lease that somebody has.

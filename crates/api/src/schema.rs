@@ -143,6 +143,8 @@ schemas! {
     WhatMessage = words(&["message"]);
     /// A group is explained.
     WhatGroup = words(&["group"]);
+    /// An effect is explained.
+    WhatEffect = words(&["effect"]);
     /// What happened to a message before.
     History = words(&["not kept"]);
     /// Where rows live.

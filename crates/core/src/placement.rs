@@ -88,6 +88,7 @@ impl Command {
                 Explain::Id { id, .. } => Place::Shard(id.shard),
                 Explain::Message { topic: name, .. } => topic(name),
                 Explain::Group(name) => topic(&name.topic),
+                Explain::Effect(query) => effect(query),
             },
             Command::Begin(begin) => match &begin.of {
                 BeginOf::Delivery { token, .. } => Place::Shard(token.shard),

@@ -1,4 +1,4 @@
-//! `measure backlog|http|hostile DRIFTQ`: what the server costs and what it bears, against a bar each.
+//! `measure backlog|http|hostile|ledger DRIFTQ`: what the server costs and what it bears, against a bar each.
 //!
 //! Sides that are compared run in one process of ours, in turns, so that a noisy machine is unkind to both.
 //! Everything here is one thread: it shares the cores with what it measures.
@@ -13,6 +13,7 @@ mod crowd;
 mod drip;
 mod good;
 mod hostile;
+mod ledger;
 mod load;
 mod mutate;
 mod openapi;
@@ -30,7 +31,7 @@ use anyhow::Context as _;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: measure backlog|http|hostile DRIFTQ [SEED]";
+const USAGE: &str = "usage: measure backlog|http|hostile|ledger DRIFTQ [SEED]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -47,6 +48,7 @@ fn main() -> anyhow::Result<ExitCode> {
         match what.as_str() {
             "backlog" => backlog::run(&driftq).await,
             "http" => single::run(&driftq).await,
+            "ledger" => ledger::run(&driftq).await,
             "hostile" => {
                 let seed = seed.map(|seed| seed.parse()).transpose().context("SEED is a number")?;
                 hostile::run(&driftq, seed.unwrap_or_else(|| fastrand::u64(..))).await

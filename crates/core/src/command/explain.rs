@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::command::{GroupName, TopicName};
+use crate::command::{EffectQuery, EffectView, GroupName, TopicName};
 use crate::id::{MessageId, Offset, Text};
 use crate::message::Message;
 use crate::time::Timestamp;
@@ -18,6 +18,8 @@ pub enum Explain {
     Id { namespace: Text, id: MessageId },
     /// A group: why nothing comes.
     Group(GroupName),
+    /// An effect.
+    Effect(EffectQuery),
 }
 
 /// An explanation.
@@ -31,6 +33,13 @@ pub enum Explained {
         says: Text,
         /// The group.
         view: Box<GroupView>,
+    },
+    /// Of an effect.
+    Effect {
+        /// What it is, why, and what happens next, for people.
+        says: Text,
+        /// The effect.
+        view: Box<EffectView>,
     },
 }
 
@@ -76,6 +85,8 @@ pub struct InGroup {
     pub blocked: Option<Blocked>,
     /// The dead letter it became, as long as that is kept.
     pub dead_letter: Option<MessageId>,
+    /// Effects begun under it, while it is open.
+    pub effects: Vec<EffectView>,
 }
 
 /// What a message is to a group, in one word.

@@ -15,9 +15,10 @@ use crate::message::Message;
 use crate::pack;
 use crate::pipeline::found::Found;
 use crate::row::Key;
-use crate::shard::says;
+use crate::shard::settle::Held;
 use crate::shard::tombstone::{self, Ended};
 use crate::shard::{Decided, Group, Refusal, Shard, Topic};
+use crate::shard::{ledger, says};
 use crate::time::Timestamp;
 use crate::view::Blocked;
 
@@ -48,6 +49,9 @@ pub(super) enum Known<'a> {
 
 impl Shard {
     pub(super) fn explain_reads(&self, explain: &Explain) -> Reads {
+        if let Explain::Effect(query) = explain {
+            return self.effect_reads(query);
+        }
         let Ok(Some(Subject { topic, lane, offset })) = self.subject(explain) else {
             return Vec::new();
         };
@@ -60,6 +64,10 @@ impl Shard {
 
     pub(super) fn explain(&self, now: Timestamp, explain: &Explain, found: &Found<'_>) -> Decided {
         let explained = match (explain, self.subject(explain)?) {
+            (Explain::Effect(query), _) => {
+                let view = Box::new(self.looked_at(now, query, found)?);
+                Explained::Effect { says: ledger::of_effect(now, &view), view }
+            }
             (Explain::Group(name), _) => {
                 let (_, group) = self.group_named(name)?;
                 let view = Box::new(self.show_group(now, group));
@@ -72,16 +80,16 @@ impl Shard {
                 Explained::Message(self.explain_message(now, &subject, Some(id.restore), found)?)
             }
             (Explain::Message { .. } | Explain::Id { .. }, None) => {
-                unreachable!("only a group is no message")
+                unreachable!("they are messages")
             }
         };
         Ok(Decision::reply(Reply::Explained(Box::new(explained))))
     }
 
-    /// The message that is asked about; None: a group is.
+    /// The message that is asked about; None: something else is.
     fn subject(&self, explain: &Explain) -> Result<Option<Subject<'_>>, Rejection> {
         let (topic, lane, offset) = match explain {
-            Explain::Group(_) => return Ok(None),
+            Explain::Group(_) | Explain::Effect(_) => return Ok(None),
             Explain::Message { topic, partition, offset } => {
                 let topic = self.topic_named(topic)?;
                 if *partition >= topic.row.partitions {
@@ -166,6 +174,14 @@ impl Shard {
         let entry = if let Known::Open(entry) = known { Some(entry) } else { None };
         let last_error = self.last_error(group, lane, offset, entry, found)?;
         let last_owner = entry.map_or_else(no_text, |entry| self.owners.name(entry.owner));
+        let effects = match entry {
+            Some(entry) => {
+                let held = Held { topic, group, lane, offset, entry };
+                self.effects_under(now, &held, found)?.rows
+            }
+            None => Vec::new(),
+        };
+        let effects = effects.into_iter().map(|row| self.show_effect(now, row)).collect();
         let blocked = self.blocked(now, topic, group, lane);
         let blocked = blocked.filter(|why| is_blocked_by(&known, *why));
         let (state, attempts) = in_a_word(&known);
@@ -190,6 +206,7 @@ impl Shard {
             dead_letter: self.dead_letter_of(topic, &known),
             last_error,
             last_owner,
+            effects,
         })
     }
 

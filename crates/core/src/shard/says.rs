@@ -166,7 +166,7 @@ fn counts(fresh: u64, leased: u64, waiting: u64) -> String {
 }
 
 /// A span of time as people say it.
-fn span(ms: u64) -> String {
+pub(super) fn span(ms: u64) -> String {
     const SECOND: u64 = 1_000;
     const MINUTE: u64 = 60 * SECOND;
     const HOUR: u64 = 60 * MINUTE;

@@ -459,7 +459,7 @@ fn key(headers: &HeaderMap, named: Option<String>) -> Result<Option<String>, Fai
     }
 }
 
-fn query(tenant: Option<&str>, of: &str, key: String) -> Result<EffectQuery, Failure> {
+pub(super) fn query(tenant: Option<&str>, of: &str, key: String) -> Result<EffectQuery, Failure> {
     Ok(EffectQuery {
         namespace: NAMESPACE.into(),
         tenant: tenant.unwrap_or_default().into(),

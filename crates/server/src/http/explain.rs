@@ -3,10 +3,11 @@
 use axum::Json;
 use axum::extract::State;
 use driftq_api::explain::{
-    Explained, Group as WireGroup, InGroup as WireInGroup, Lease, Message as WireMessage,
+    EffectInBrief, Explained, ExplainedEffect, Group as WireGroup, InGroup as WireInGroup, Lease,
+    Message as WireMessage,
 };
 use driftq_api::schema;
-use driftq_core::command::{self, Explain, ExplainState, ExplainedMessage, InGroup};
+use driftq_core::command::{self, EffectView, Explain, ExplainState, ExplainedMessage, InGroup};
 use driftq_core::view::Blocked;
 use driftq_core::{Command, LeaseToken, MessageId, Reply};
 use serde::Deserialize;
@@ -15,7 +16,7 @@ use utoipa::ToSchema;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, Query};
-use super::{App, NAMESPACE, convert, group_name, topic_name, unexpected};
+use super::{App, NAMESPACE, convert, effect_view, effects, group_name, topic_name, unexpected};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +33,12 @@ pub(crate) struct Asked {
     offset: Option<u64>,
     #[schema(value_type = Option<schema::GroupName>)]
     group: Option<String>,
+    #[schema(value_type = Option<schema::ScopeName>)]
+    scope: Option<String>,
+    #[schema(value_type = Option<schema::EffectKey>)]
+    key: Option<String>,
+    #[schema(value_type = Option<schema::Tenant>)]
+    tenant_id: Option<String>,
 }
 
 impl Ask for Asked {
@@ -42,6 +49,9 @@ impl Ask for Asked {
         number("partition", &["partition"]),
         number("offset", &["offset"]),
         text("group", &["group"]),
+        text("scope", &["scope"]),
+        text("key", &["key"]),
+        text("tenant_id", &["tenant_id"]),
     ];
 }
 
@@ -69,14 +79,28 @@ pub(crate) async fn explain(
             partitions: convert::cursors(view),
             consumers: view.consumers.iter().map(convert::consumer).collect(),
         }),
+        command::Explained::Effect { says, view } => Explained::Effect(Box::new(ExplainedEffect {
+            what: "effect",
+            says: says.to_string(),
+            effect: effect_view::effect(view, true),
+        })),
     }))
 }
 
 /// Exactly one of the ways to name something.
 fn meant(app: &App, asked: Asked) -> Result<Explain, Failure> {
-    let Asked { id, token, topic, partition, offset, group } = asked;
+    let Asked { id, token, topic, partition, offset, group, scope, key, tenant_id } = asked;
+    let is_effect = scope.is_some() || key.is_some() || tenant_id.is_some();
+    if let (Some(scope), Some(key)) = (&scope, &key) {
+        let is_alone = id.is_none() && token.is_none() && topic.is_none() && group.is_none();
+        if is_alone && partition.is_none() && offset.is_none() {
+            let query = effects::query(tenant_id.as_deref(), scope, key.clone())?;
+            return Ok(Explain::Effect(query));
+        }
+    }
     let by_id = |id| Explain::Id { namespace: NAMESPACE.into(), id };
     match (id, token, topic, partition, offset, group) {
+        _ if is_effect => Err(one_of_them()),
         (Some(id), None, None, None, None, None) => {
             let id: Result<MessageId, _> = id.parse();
             Ok(by_id(id.map_err(|error| Failure::invalid("id", error.to_string()))?))
@@ -92,11 +116,13 @@ fn meant(app: &App, asked: Asked) -> Result<Explain, Failure> {
         (None, None, Some(topic), None, None, Some(group)) => {
             Ok(Explain::Group(group_name(&topic, &group)))
         }
-        _ => {
-            let says = "send id; or token; or topic, partition, offset; or topic, group";
-            Err(Failure::invalid("", says))
-        }
+        _ => Err(one_of_them()),
     }
+}
+
+fn one_of_them() -> Failure {
+    let says = "send id; or token; or topic, partition, offset; or topic, group; or scope, key[, tenant_id]";
+    Failure::invalid("", says)
 }
 
 fn shown(explained: &ExplainedMessage) -> WireMessage {
@@ -116,6 +142,15 @@ fn shown(explained: &ExplainedMessage) -> WireMessage {
     }
 }
 
+fn brief(effect: &EffectView) -> EffectInBrief {
+    EffectInBrief {
+        scope: effect.row.name.scope.to_string(),
+        key: effect.row.name.key.to_string(),
+        state: effect.state.as_str(),
+        fence: effect.row.fence,
+    }
+}
+
 fn in_group(in_group: &InGroup) -> WireInGroup {
     WireInGroup {
         group: in_group.group.to_string(),
@@ -129,5 +164,6 @@ fn in_group(in_group: &InGroup) -> WireInGroup {
         lease: in_group.leased_until.map(|at| Lease { expires_at: convert::time(at) }),
         blocked: in_group.blocked.map(Blocked::as_str),
         dead_letter: in_group.dead_letter.map(|id| id.to_string()),
+        effects: in_group.effects.iter().map(brief).collect(),
     }
 }

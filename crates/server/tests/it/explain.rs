@@ -134,3 +134,28 @@ async fn one_thing_is_explained_at_a_time() {
         assert_eq!(answer.status, 400, "{query}: {answer:?}");
     }
 }
+
+#[tokio::test]
+async fn an_effect_is_explained_by_its_name_and_beside_its_message() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    broker.produce_with("t", "x", json!({ "idempotency_key": "k" })).await;
+    let delivery = broker.receive("t", "g", "o").await;
+    let begin = json!({ "lease_token": delivery["lease"]["token"], "on_doubt": "park" });
+    broker.post("/v1/idempotency/begin", begin).await.is(200);
+    let effect = broker.get("/v1/explain?scope=effect/t/g&key=k").await.is(200);
+    assert_eq!(
+        (&effect["what"], &effect["effect"]["state"]),
+        (&json!("effect"), &json!("IN_PROGRESS"))
+    );
+    assert!(effect["says"].as_str().is_some_and(|says| says.contains("then it is in doubt")));
+    let message = broker.get("/v1/explain?topic=t&partition=0&offset=0").await.is(200);
+    let shown = json!([{ "scope": "effect/t/g", "key": "k", "state": "IN_PROGRESS", "fence": 1 }]);
+    assert_eq!(message["groups"][0]["effects"], shown);
+    for wrong in
+        ["scope=op/x", "key=k", "scope=op/x&key=k&topic=t", "tenant_id=a&id=m_aa", "scope=x&key=k"]
+    {
+        broker.get(format!("/v1/explain?{wrong}")).await.refused(400, "INVALID_ARGUMENT");
+    }
+    broker.get("/v1/explain?scope=op/x&key=k").await.refused(404, "NOT_FOUND");
+}

@@ -18,9 +18,11 @@ mod finish;
 mod list;
 mod own;
 mod resolve;
+mod says;
 mod under;
 
 pub(super) use finish::{check as check_finish, conclude};
+pub(super) use says::of_effect;
 pub(super) use under::Effects;
 
 use data_encoding::BASE32_NOPAD;
@@ -74,9 +76,19 @@ impl Shard {
             let taken = taken.ok_or(Rejection::NotFound(Missing::Effect))?;
             return Ok(Decision::reply(Reply::TakenKey(Box::new(taken))));
         }
+        let effect = self.looked_at(now, query, found)?;
+        Ok(Decision::reply(Reply::Effect(Box::new(effect))))
+    }
+
+    pub(super) fn looked_at(
+        &self,
+        now: Timestamp,
+        query: &EffectQuery,
+        found: &Found<'_>,
+    ) -> Result<EffectView, Refusal> {
         let row = self.find_effect(now, &self.effect_name(query)?, found)?;
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
-        Ok(Decision::reply(Reply::Effect(Box::new(self.show_effect(now, row)))))
+        Ok(self.show_effect(now, row))
     }
 
     /// The full name of an effect that is asked for by scope and key.
@@ -156,7 +168,7 @@ impl Shard {
         row.until.max(self.live.recovered_at.after(grace))
     }
 
-    fn show_effect(&self, now: Timestamp, row: EffectRow) -> EffectView {
+    pub(super) fn show_effect(&self, now: Timestamp, row: EffectRow) -> EffectView {
         let held_until = self.held_until(now, &row);
         let downstream_key = downstream_key(&row);
         EffectView { state: state_now(now, &row), held_until, downstream_key, row }

@@ -2,4 +2,5 @@
 
 mod alone;
 mod commit;
+mod explain;
 mod under;

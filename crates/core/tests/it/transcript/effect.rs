@@ -172,7 +172,7 @@ fn state(word: &str) -> EffectState {
     all.into_iter().find(|state| state.as_str() == word).expect("a state")
 }
 
-fn query(words: &[String], key: &str) -> EffectQuery {
+pub(super) fn query(words: &[String], key: &str) -> EffectQuery {
     EffectQuery {
         namespace: "default".into(),
         tenant: option(words, "tenant").unwrap_or("").into(),

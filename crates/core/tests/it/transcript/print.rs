@@ -271,7 +271,7 @@ fn dead_letter(letter: &DeadLetter) -> String {
 
 fn explained(explained: &Explained) -> String {
     let message = match explained {
-        Explained::Group { says, .. } => return says.to_string(),
+        Explained::Group { says, .. } | Explained::Effect { says, .. } => return says.to_string(),
         Explained::Message(message) => message,
     };
     let value = message.message.as_ref().map(|message| String::from_utf8_lossy(&message.value));
@@ -282,7 +282,9 @@ fn explained(explained: &Explained) -> String {
         let letter = in_group
             .dead_letter
             .map_or(String::new(), |id| format!(" [dead letter {}:{}]", id.lane, id.offset));
-        format!("{group} {}: {says}{blocked}{letter}", state.as_str())
+        let effects = in_group.effects.iter().map(|effect| format!(" [{}]", effect::view(effect)));
+        let effects: String = effects.collect();
+        format!("{group} {}: {says}{blocked}{letter}{effects}", state.as_str())
     });
     let ExplainedMessage { topic, partition, offset, .. } = message;
     format!("{topic} {partition}:{offset} {value}; {}", list(groups))

@@ -91,6 +91,9 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
             by: "ops".into(),
             reason: "test".into(),
         })),
+        "explain-effect" => {
+            Command::Explain(Box::new(Explain::Effect(super::effect::query(&words, word(2)))))
+        }
         "explain" if word(1).contains('/') => {
             Command::Explain(Box::new(Explain::Group(group(word(1)))))
         }
