@@ -87,6 +87,14 @@ impl<'a> Judge<'_, 'a> {
             let (was, is) = (before.on_doubt, record.on_doubt);
             self.breaks(I37, effect, format_args!("has policy {is:?}, it was begun with {was:?}"));
         }
+        // Only another key, which nobody but the holder of a failure asks for, has another window.
+        if let (Some(was), Some(is)) = (before.window_until, record.window_until)
+            && was != is
+            && before.progress != Progress::Known(Status::FailedRetryable)
+        {
+            let says = format_args!("has its provider's key until {is}, it was until {was}");
+            self.breaks(I37, effect, says);
+        }
     }
 
     /// The holder of the latest right has it still.

@@ -36,6 +36,19 @@ pub(super) fn executed_again_past_the_window(tale: &mut Tale, wrong: bool) {
     tale.finishes(2, Status::Succeeded, "ch_1");
 }
 
+pub(super) fn the_window_moves(tale: &mut Tale, wrong: bool) {
+    tale.window_until = Some(tale.now + 60_000);
+    tale.executes(1);
+    tale.passes(30_000);
+    if wrong {
+        tale.window_until = Some(tale.now + 60_000);
+    }
+    tale.executes(2);
+    tale.finishes(2, Status::FailedRetryable, "busy");
+    tale.window_until = Some(tale.now + 60_000);
+    tale.executes(3);
+}
+
 pub(super) fn executed_though_it_should_be_probed(tale: &mut Tale, wrong: bool) {
     tale.on_doubt = OnDoubt::Probe;
     tale.executes(1);

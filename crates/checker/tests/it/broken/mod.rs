@@ -97,6 +97,7 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I37], effects::given_to_another_nonce),
     (&[I37], effects::executed_again_though_parked),
     (&[I37], effects::executed_again_past_the_window),
+    (&[I37], effects::the_window_moves),
     (&[I37], effects::executed_though_it_should_be_probed),
     (&[I37], effects::acked_while_an_effect_is_in_doubt),
     (&[I37], effects::doubted_while_its_delivery_has_it),
