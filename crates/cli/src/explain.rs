@@ -14,25 +14,40 @@ Examples:
   driftq explain orders biller                   why does the group get nothing?
   driftq explain m_aaaacaaa                      a message by its id
   driftq explain orders/0/12                     by topic, partition and offset
-  driftq explain lt_aaaaaaaa                     by the token of a delivery")]
+  driftq explain lt_aaaaaaaa                     by the token of a delivery
+  driftq explain op/charge order-77              an effect by scope and key")]
 pub(crate) struct Explain {
-    /// An id, a token, TOPIC/PARTITION/OFFSET, or the topic of GROUP
+    /// An id, a token, TOPIC/PARTITION/OFFSET, the topic of a group, or the scope of an effect
     what: String,
-    /// A group of the topic
-    group: Option<String>,
+    /// The group of the topic, or the key of the effect
+    #[arg(value_name = "GROUP|KEY")]
+    name: Option<String>,
+    /// The tenant of the effect, if not `default`
+    #[arg(long, requires = "name")]
+    tenant: Option<String>,
 }
 
 impl Explain {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let answer = remote.client()?.get("explain", &self.query()?).await?;
-        let says = if answer["what"] == "group" { of_group(&answer) } else { of_message(&answer) };
+        let says = match text(&answer["what"]) {
+            "group" => of_group(&answer),
+            "effect" => of_effect(&answer),
+            _ => of_message(&answer),
+        };
         output::said(remote.output, &answer, &says);
         Ok(())
     }
 
     fn query(self) -> Result<Vec<(&'static str, String)>, Failure> {
-        if let Some(group) = self.group {
-            return Ok(vec![("topic", self.what), ("group", group)]);
+        if let Some(name) = self.name {
+            // No topic has a slash in its name, and every scope has.
+            let mut query = match self.what.contains('/') {
+                true => vec![("scope", self.what), ("key", name)],
+                false => vec![("topic", self.what), ("group", name)],
+            };
+            query.extend(self.tenant.map(|tenant| ("tenant_id", tenant)));
+            return Ok(query);
         }
         if let [topic, partition, offset] = self.what.split('/').collect::<Vec<_>>()[..] {
             let named = [("topic", topic), ("partition", partition), ("offset", offset)];
@@ -45,8 +60,12 @@ impl Explain {
             return Ok(vec![("token", self.what)]);
         }
         let what = &self.what;
+        let or = match what.contains('/') {
+            true => format!("an effect: driftq explain {what} KEY"),
+            false => format!("a group: driftq explain {what} GROUP"),
+        };
         Err(Failure::Usage(format!(
-            "`{what}` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about a group: driftq explain {what} GROUP"
+            "`{what}` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about {or}"
         )))
     }
 }
@@ -59,6 +78,12 @@ fn of_group(answer: &Value) -> String {
     format!("{}/{}: {}", text(&answer["topic"]), text(&answer["group"]), text(&answer["says"]))
 }
 
+fn of_effect(answer: &Value) -> String {
+    let effect = &answer["effect"];
+    let (scope, key) = (text(&effect["scope"]), text(&effect["key"]));
+    format!("{scope} {key} {}: {}", text(&effect["state"]), text(&answer["says"]))
+}
+
 fn of_message(answer: &Value) -> String {
     let place = format!("{}/{}/{}", text(&answer["topic"]), answer["partition"], answer["offset"]);
     let produced = answer["produced_at"].as_str();
@@ -69,6 +94,10 @@ fn of_message(answer: &Value) -> String {
         lines.push(format!("{}: {}", text(&group["group"]), text(&group["says"])));
         if let Some(error) = group["last_error"].as_str().filter(|error| !error.is_empty()) {
             lines.push(format!("  last error: {error}"));
+        }
+        for effect in group["effects"].as_array().into_iter().flatten() {
+            let (key, state) = (text(&effect["key"]), text(&effect["state"]));
+            lines.push(format!("  effect {key}: {state}, fence {}", effect["fence"]));
         }
         if let Some(id) = group["dead_letter"].as_str() {
             lines.push(format!("  dead letter: {id}"));

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::command::{GroupName, Hold, Rejection, TopicName};
 use crate::id::{MessageId, Text, TopicId};
 use crate::limits::{DLQ_TOPIC_BYTES_MAX, GROUP_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX};
+use crate::name::check_name;
 use crate::settings::OnDoubt;
-use crate::shard::check_name;
 use crate::time::Timestamp;
 
 /// Where a key is unique.

@@ -3,6 +3,7 @@
 //! A [`Pipeline`] is told what happened and says what to do; inside it a [`Shard`] decides commands.
 //! Whoever performs what it says (a server, a simulator, a test) adds nothing to the meaning.
 
+mod bucket;
 pub mod change;
 mod clock;
 pub mod command;
@@ -10,6 +11,7 @@ pub mod effect;
 mod id;
 pub mod limits;
 mod message;
+mod name;
 mod pack;
 mod pipeline;
 pub mod placement;

@@ -180,3 +180,24 @@ fn a_dead_letter_is_redriven_by_force() {
         redriven: 1
     "#]]);
 }
+
+#[test]
+fn effects_are_explained() {
+    let mut stage = Stage::alone();
+    let _server = stage.start(&["dev", "--topic", "orders"]);
+    begun(&stage);
+    stage.check(&expect![[r#"
+        $ driftq explain op/charge order-77 --tenant acme | sed 's/[0-9.]* m\?s ago/SOON ago/'
+        op/charge order-77 IN_DOUBT: nobody knows whether fence 1 of api-2 did it: it said so SOON ago (timeout); the next begin is told to ask the provider
+        $ driftq explain effect/orders/biller order-78 | sed 's/[0-9.]* m\?s ago/SOON ago/'
+        effect/orders/biller order-78 PARKED: nobody knows whether fence 1 of worker-a did it: it said so SOON ago (timeout); a person has to say
+        $ driftq explain orders/0/0 | grep effect
+          effect order-78: PARKED, fence 1
+        $ driftq explain op/charge none
+        ! error: no such effect (NOT_FOUND, 404)
+        [3]
+        $ driftq explain op/charge
+        ! error: `op/charge` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about an effect: driftq explain op/charge KEY
+        [2]
+    "#]]);
+}

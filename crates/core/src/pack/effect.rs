@@ -1,10 +1,10 @@
 //! Effects: rows people may read, so their body is JSON text.
 
+use crate::bucket::bucket;
 use crate::effect::{EffectName, EffectRow};
 use crate::pack::named::{json, misplaced, parse};
 use crate::pack::{Damaged, hash16};
 use crate::row::{Columns, Hash16, Key, NEVER, RecordKind, Row};
-use crate::shard::bucket;
 use crate::time::Timestamp;
 
 /// What an effect is looked up by.

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::bucket;
 use crate::change::{Decision, Entry, Lookup, Reads, Record};
 use crate::command::{
     Claim, Commit, CommitReceipt, Ending, Finish, FinishStatus, Nack, NackKind, Part, Produce,
@@ -21,7 +22,6 @@ use crate::pack::{self, effect_hash};
 use crate::pipeline::found::Found;
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::dedupe::content;
-use crate::shard::expiry::bucket;
 use crate::shard::ledger::{self, Effects};
 use crate::shard::produce::Beside;
 use crate::shard::settle::{Held, Standing, over};

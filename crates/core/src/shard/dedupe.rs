@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::bucket;
 use crate::change::{Change, Lookup, Reads, Record};
 use crate::command::{Produce, Produced, Rejection};
 use crate::id::{Text, TopicId};
@@ -11,7 +12,6 @@ use crate::message::{Envelope, Receipt, tenant_of};
 use crate::pack;
 use crate::pipeline::found::Found;
 use crate::row::{Hash16, Key, RecordKind};
-use crate::shard::expiry::bucket;
 use crate::shard::{Refusal, Shard, Topic};
 use crate::time::Timestamp;
 

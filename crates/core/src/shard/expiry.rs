@@ -1,9 +1,6 @@
-//! Records that expire, and the buckets they are dropped with.
-//!
-//! Whether a record is over is decided by its `expires` alone. Buckets only say which rows can be
-//! deleted together: level `l` takes records that live up to 8·8^l minutes, in steps of 8^l minutes, so
-//! that a row stays at most its own life longer than it must, usually an eighth, and few buckets live.
+//! Records that expire: which buckets are in use, and dropping those that are over.
 
+use crate::bucket::{LEVELS, number, width_ms};
 use crate::change::{Change, Record};
 use crate::id::Text;
 use crate::limits::EXPIRE_BUCKETS_MAX;
@@ -11,29 +8,8 @@ use crate::row::MarkKind;
 use crate::shard::Shard;
 use crate::time::Timestamp;
 
-const MINUTE_MS: u64 = 60_000;
-/// Level 7 takes what lives up to 31 years.
-const LEVELS: u64 = 8;
 /// Marks of a level: the next bucket to drop, and, this much further, the last one in use.
 const LAST_IN_USE: u64 = 64;
-
-fn width_ms(level: u64) -> u64 {
-    MINUTE_MS * 8_u64.pow(level as u32)
-}
-
-fn level(ttl_ms: u64) -> u64 {
-    (0..LEVELS - 1).find(|level| ttl_ms <= 8 * width_ms(*level)).unwrap_or(LEVELS - 1)
-}
-
-fn number(level: u64, index: u64) -> u64 {
-    (level << 32) | index
-}
-
-/// The bucket of a record that lives `ttl_ms` and ends at `expires`.
-pub(crate) fn bucket(expires: Timestamp, ttl_ms: u64) -> u64 {
-    let level = level(ttl_ms);
-    number(level, expires.0.div_ceil(width_ms(level)))
-}
 
 impl Shard {
     fn expiry_mark(&self, id: u64) -> u64 {
@@ -99,18 +75,6 @@ pub(super) fn cut(text: &Text, bytes_max: usize) -> Text {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_bucket_is_dropped_only_after_everything_in_it_is_over() {
-        for ttl_ms in [1, MINUTE_MS, 8 * MINUTE_MS, 8 * MINUTE_MS + 1, 604_800_000, 31_536_000_000]
-        {
-            let expires = Timestamp(1_800_000_000_000 + ttl_ms);
-            let bucket = bucket(expires, ttl_ms);
-            let dropped_at = (bucket & u64::from(u32::MAX)) * width_ms(bucket >> 32);
-            assert!(dropped_at >= expires.0, "ttl {ttl_ms}");
-            assert!(dropped_at - expires.0 <= ttl_ms.max(MINUTE_MS), "ttl {ttl_ms}");
-        }
-    }
 
     #[test]
     fn a_text_is_cut_at_a_character() {

@@ -4,9 +4,9 @@ use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{GroupName, Rejection, Reply, Start};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::limits::GROUP_BYTES_MAX;
+use crate::name::check_name;
 use crate::pipeline::found::Found;
 use crate::shard::seek::bytes_at;
-use crate::shard::topic::check_name;
 use crate::shard::{Decided, Shard, Topic};
 use crate::time::Timestamp;
 

@@ -68,10 +68,8 @@ use crate::time::Timestamp;
 pub use image::Image;
 
 pub(crate) use cache::{Kept, Staged};
-pub(crate) use expiry::bucket;
 pub(crate) use open::{Open, OpenEntries};
 pub(crate) use state::{Cursor, Group, Topic};
-pub(crate) use topic::check_name;
 
 use state::{Live, Owners, Wakeup};
 

@@ -4,13 +4,13 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::bucket::bucket;
 use crate::change::{Change, Entry, Record};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::pack;
 use crate::pipeline::found::Found;
 use crate::row::{Key, RecordKind};
 use crate::settings::Settings;
-use crate::shard::expiry::bucket;
 use crate::shard::{Group, Refusal, Shard};
 use crate::time::Timestamp;
 

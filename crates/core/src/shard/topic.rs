@@ -4,6 +4,7 @@ use crate::change::{Change, Decision, TopicKind, TopicRow};
 use crate::command::{CreateTopic, Rejection, Reply};
 use crate::id::TopicId;
 use crate::limits::{PARTITIONS_MAX, TOPIC_BYTES_MAX};
+use crate::name::check_name;
 use crate::shard::{Decided, Shard};
 use crate::time::Timestamp;
 
@@ -44,25 +45,5 @@ impl Shard {
         Ok(Decision::reply(Reply::TopicCreated { topic, partitions: create.partitions })
             .with(Change::Ids(self.ids + 1))
             .with(Change::Topic(Box::new(row))))
-    }
-}
-
-/// Names are letters, digits, `.`, `_` and `-`, and begin with a letter or digit.
-pub(crate) fn check_name(
-    field: &'static str,
-    name: &str,
-    bytes_max: usize,
-) -> Result<(), Rejection> {
-    let fits = name.len() <= bytes_max
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-    match fits {
-        true => Ok(()),
-        false => Err(Rejection::invalid(
-            field,
-            format!(
-                "must be 1 to {bytes_max} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
-            ),
-        )),
     }
 }

@@ -27,6 +27,7 @@ pub(super) use under::Effects;
 
 use data_encoding::BASE32_NOPAD;
 
+use crate::bucket::bucket;
 use crate::change::{Change, Decision, Lookup, Reads};
 use crate::command::{Begin, BeginOf, EffectQuery, EffectView, Missing, Rejection, Reply};
 use crate::effect::{Doubt, DoubtCause, EffectName, EffectRow, EffectState, Scope, check_key};
@@ -37,7 +38,7 @@ use crate::pack::{effect_hash, effect_row};
 use crate::pipeline::found::Found;
 use crate::row::{Hash16, Key, RecordKind};
 use crate::settings::OnDoubt;
-use crate::shard::{Decided, Refusal, Shard, bucket};
+use crate::shard::{Decided, Refusal, Shard};
 use crate::time::Timestamp;
 
 fn record_key(hash: Hash16) -> Key {
