@@ -570,6 +570,8 @@ pub enum Rejection {
     NotInDoubt(EffectState),
     #[error("its effects may be forgotten by now: they would be executed again")]
     EffectsExpired,
+    #[error("it was for another topic, which would not have it: produce it there again")]
+    Undeliverable,
     #[error("the group has consumers: pause it first")]
     HasConsumers,
     #[error("a dead-letter topic goes with its source")]

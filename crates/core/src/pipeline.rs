@@ -169,7 +169,7 @@ impl Pipeline {
     ) -> Pipeline {
         let Recovered { mut shard, packer, last, now: stored } = recovered;
         let now = now.max(stored);
-        shard.recovered(now);
+        shard.recovered(stored, now);
         Pipeline {
             shard,
             packer,

@@ -97,13 +97,16 @@ pub enum MarkKind {
     OutboxDone = 3,
     /// The number of the next message from another shard.
     Arrived = 4,
+    /// The number after the last message of another shard that was refused.
+    Refused = 5,
 }
 
 impl MarkKind {
     /// The kind of a number.
     pub fn of(number: u8) -> Option<MarkKind> {
         use MarkKind::*;
-        [Expiry, OutboxNext, OutboxDone, Arrived].into_iter().find(|kind| *kind as u8 == number)
+        let all = [Expiry, OutboxNext, OutboxDone, Arrived, Refused];
+        all.into_iter().find(|kind| *kind as u8 == number)
     }
 }
 

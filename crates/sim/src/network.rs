@@ -202,6 +202,7 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         | Rejection::Unfinished(_)
         | Rejection::NotInDoubt(_)
         | Rejection::EffectsExpired
+        | Rejection::Undeliverable
         | Rejection::DeadLetterTopic => plain("FAILED_PRECONDITION"),
         Rejection::StaleLease { state, .. } => ("STALE_LEASE".into(), Some(state.as_str().into())),
         Rejection::TooLarge { .. } => plain("TOO_LARGE"),

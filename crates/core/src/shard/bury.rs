@@ -139,7 +139,8 @@ impl Shard {
             last_owner: entry.map_or_else(Text::default, |entry| self.owners.name(entry.owner)),
             first_delivered_at: entry.map(|entry| entry.first_at),
             at: now,
-            had_effects: entry.is_some_and(|entry| entry.begun > 0),
+            // What it did in an earlier life is not known here.
+            had_effects: entry.is_some_and(|entry| entry.begun > 0) || message.redriven > 0,
         };
         let listed = DeadRow {
             topic: dlq,

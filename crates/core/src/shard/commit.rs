@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use crate::bucket::bucket;
 use crate::change::{Decision, Entry, Lookup, Reads, Record};
 use crate::command::{
-    Claim, Commit, CommitReceipt, Ending, Finish, FinishStatus, Nack, NackKind, Part, Produce,
-    Rejection, Reply, Sender, Stale,
+    Claim, Commit, CommitReceipt, Ending, Finish, FinishStatus, Missing, Nack, NackKind, Part,
+    Produce, Rejection, Reply, Sender, Stale,
 };
 use crate::id::{Generation, GroupId, Lane, Offset, ShardId};
 use crate::limits::{DELAY_MS_MAX, EFFECTS_MAX, PRODUCES_MAX};
@@ -202,13 +202,20 @@ impl Shard {
         for (index, asked) in commit.produce.iter().enumerate() {
             let produce = with_origin(asked, message);
             let topic = asked.topic.topic.clone();
+            if commit.absent == Some(index) {
+                let why = Rejection::NotFound(Missing::Topic);
+                return Err(in_part(Part::Produce, index, why.into()));
+            }
             if let Some(target) = self.elsewhere(&produce) {
                 let before = queued.entry(target).or_default();
                 let sender = Sender {
                     topic: held.topic.row.id,
                     group: held.group.row.id,
                     lane: held.lane,
-                    message: self.message_id_of(held),
+                    message: message.map_or_else(
+                        || self.message_id_of(held),
+                        |message| self.message_id_of(held).under(message.restore),
+                    ),
                 };
                 let changes = &mut decision.changes;
                 let put = self.queue(now, target, &produce, sender, *before, changes);
@@ -279,7 +286,7 @@ fn with_origin(produce: &Produce, message: Option<&Message>) -> Produce {
 
 /// Everything that makes a commit another one.
 fn fingerprint(commit: &Commit) -> [u8; 16] {
-    let Commit { token: _, ending, effects, produce, result } = commit;
+    let Commit { token: _, ending, effects, produce, result, absent: _ } = commit;
     let effects: Vec<_> = effects
         .iter()
         .map(|Finish { token, status, outcome }| {

@@ -98,7 +98,8 @@ impl Shard {
                 (topic, Lane::of(*partition), *offset)
             }
             Explain::Id { namespace, id } => {
-                let topic = self.topics.get(&id.topic);
+                let is_here = id.shard == self.config.shard;
+                let topic = self.topics.get(&id.topic).filter(|_| is_here);
                 let topic = topic.filter(|topic| topic.row.namespace == *namespace);
                 let topic = topic.filter(|topic| id.lane.0 < topic.row.partitions);
                 (topic.ok_or(Rejection::NotFound(Missing::Message))?, id.lane, id.offset)

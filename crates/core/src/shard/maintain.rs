@@ -10,6 +10,8 @@ use crate::time::Timestamp;
 
 /// Lanes and groups that one commit looks at.
 const CHORES_MAX: usize = 8;
+/// A chore that takes reads is planned anew when it is decided; should it never be, after this.
+const ROWS_PATIENCE_MS: u64 = 30_000;
 /// Pieces of garbage one commit works on.
 const GARBAGE_MAX: usize = 4;
 
@@ -50,7 +52,8 @@ impl Shard {
         });
         let due: Vec<(Chore, Command)> = due.take(CHORES_MAX).collect();
         for (chore, _) in &due {
-            self.set_chore(*chore, None);
+            // Planned later, not forgotten: nobody plans it a second time while it waits for its rows.
+            self.set_chore(*chore, Some(now.after(ROWS_PATIENCE_MS)));
         }
         due.into_iter().map(|(_, command)| command).collect()
     }

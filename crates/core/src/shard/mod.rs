@@ -422,7 +422,8 @@ impl Shard {
     }
 
     /// Starts the life of this copy: no lease runs out before its grace.
-    pub(crate) fn recovered(&mut self, now: Timestamp) {
+    pub(crate) fn recovered(&mut self, stored: Timestamp, now: Timestamp) {
+        self.live.stopped_at = stored;
         self.live.recovered_at = now;
         self.now = now;
         let leases = std::mem::take(&mut self.leases);

@@ -55,6 +55,12 @@ impl Shard {
         changes: &mut Vec<Change>,
     ) -> Result<(), Rejection> {
         self.check_produce(now, produce)?;
+        let aside = produce.envelope.target_topic.as_ref();
+        let aside =
+            aside.map(|to| shard_of_topic(&produce.topic.namespace, to, self.config.shards));
+        if aside.is_some_and(|shard| shard != target) {
+            return Err(Rejection::invalid("target_topic", "it is on another shard"));
+        }
         let seq = self.mark(MarkKind::OutboxNext, target) + before;
         if seq - self.mark(MarkKind::OutboxDone, target) >= OUTBOX_WAITING_MAX {
             return Err(Rejection::Exhausted { full: Full::Outbox, retry_after_ms: FULL_RETRY_MS });
@@ -109,7 +115,13 @@ impl Shard {
         let mut beside = Beside::arriving();
         let (mut through, mut refused) = (expected, None);
         let mut needs: Reads = Vec::new();
+        // What was refused once is a dead letter there, whatever has changed here since.
+        let is_refused = self.mark(MarkKind::Refused, *source) == expected + 1;
         for message in messages.iter().skip((expected - from) as usize) {
+            if is_refused {
+                refused = Some("it was refused before".into());
+                break;
+            }
             match self.store(now, &message.produce(), Some(&mut beside), found, &mut decision) {
                 Ok(_) => through += 1,
                 Err(Refusal::Needs(more)) => needs.extend(more),
@@ -124,6 +136,9 @@ impl Shard {
             return Err(needs.into());
         }
         decision.changes.push(self.set_mark(MarkKind::Arrived, *source, through));
+        if refused.is_some() && !is_refused {
+            decision.changes.push(self.set_mark(MarkKind::Refused, *source, through + 1));
+        }
         let target = self.config.shard;
         decision.reply = Reply::Arrived(Arrived { target, through, refused });
         Ok(decision)
@@ -160,8 +175,11 @@ impl Shard {
         if through > first {
             decision.changes.push(self.set_mark(MarkKind::OutboxDone, target, through));
         }
-        let more = (through < next).then_some(now);
-        decision.notes.push(Note::Chore(Chore::Send { target }, more));
+        // An answer that is told again moves nothing, and sends nothing.
+        if through > first {
+            let more = (through < next).then_some(now);
+            decision.notes.push(Note::Chore(Chore::Send { target }, more));
+        }
         Ok(decision)
     }
 
@@ -202,7 +220,6 @@ impl Shard {
         };
         let produce = outgoing.produce();
         let message = Message {
-            origin: Some(*id),
             death: Some(Box::new(death)),
             ..super::produce::message(self.config.restore, now, &produce)
         };

@@ -12,6 +12,7 @@ use crate::limits::{
 };
 use crate::message::{Envelope, Message, Receipt};
 use crate::pipeline::found::Found;
+use crate::placement::shard_of_topic;
 use crate::row::Hash16;
 use crate::settings::Keyless;
 use crate::shard::dedupe::{Keyed, content};
@@ -133,6 +134,9 @@ impl Shard {
             namespace: requested.row.namespace.clone(),
             topic: target.unwrap_or(&requested.row.name).clone(),
         };
+        if shard_of_topic(&name.namespace, &name.topic, self.config.shards) != self.config.shard {
+            return Err(Rejection::invalid("target_topic", "it is on another shard"));
+        }
         let topic = self.topic_named(&name)?;
         match topic.is_dlq() {
             true => Err(Rejection::invalid("topic", "dead letters are not produced")),

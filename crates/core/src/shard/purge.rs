@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::change::{Change, DeadRow, Decision, End, LaneState, Lookup, Reads};
 use crate::command::{Purge, Rejection, Reply};
-use crate::id::{Lane, MessageId, Offset};
+use crate::id::{Lane, MessageId, Offset, ShardId};
 use crate::limits::PURGE_MAX;
 use crate::pack;
 use crate::pipeline::found::Found;
@@ -21,9 +21,9 @@ use crate::shard::settle::Held;
 use crate::shard::{Decided, Refusal, Shard, Topic, done};
 
 /// The places that ids name among the dead letters of `dlq`, each once.
-fn places(dlq: &Topic, ids: &[MessageId]) -> BTreeSet<(Lane, Offset)> {
+fn places(shard: ShardId, dlq: &Topic, ids: &[MessageId]) -> BTreeSet<(Lane, Offset)> {
     let is_there = |id: &&MessageId| {
-        id.topic == dlq.row.id
+        (id.shard, id.topic) == (shard, dlq.row.id)
             && id.lane.0 < dlq.row.partitions
             && (dlq.lane(id.lane).first..dlq.lane(id.lane).high).contains(&id.offset)
     };
@@ -37,7 +37,7 @@ impl Shard {
         if purge.ids.len() > PURGE_MAX {
             return Vec::new();
         }
-        let places = places(&self.topics[&dlq], &purge.ids).into_iter();
+        let places = places(self.config.shard, &self.topics[&dlq], &purge.ids).into_iter();
         let absent = places.filter(|(lane, at)| self.live.cache.get(dlq, *lane, *at).is_none());
         absent.map(|(lane, offset)| Lookup::Message { topic: dlq, lane, offset }).collect()
     }
@@ -52,7 +52,7 @@ impl Shard {
         };
         let mut needs: Reads = Vec::new();
         let mut rows: Vec<DeadRow> = Vec::new();
-        for (lane, offset) in places(dlq, &purge.ids) {
+        for (lane, offset) in places(self.config.shard, dlq, &purge.ids) {
             match self.dead_row_at(dlq, lane, offset, found) {
                 Ok(row) => rows.extend(row),
                 Err(Refusal::Needs(more)) => needs.extend(more),

@@ -28,7 +28,7 @@ impl Shard {
         let source = self.topic_named(&redrive.topic)?;
         let id = redrive.id;
         let dlq = source.dlq.filter(|dlq| {
-            *dlq == id.topic
+            (self.config.shard, *dlq) == (id.shard, id.topic)
                 && id.lane.0 < source.row.partitions
                 && id.offset < self.topics[dlq].lane(id.lane).high
         });
@@ -46,6 +46,10 @@ impl Shard {
         let listed: DeadRow = pack::dead_row(listed.ok_or(Rejection::NotFound(Missing::Message))?)?;
         if let Some(before) = &listed.redriven {
             return Ok(Decision::reply(Reply::Redriven { new: before.new, already: true }));
+        }
+        if death.reason == DeathReason::Undeliverable {
+            // It was never meant for this topic.
+            return Err(Rejection::Undeliverable.into());
         }
         if !source.groups.contains_key(&death.group) {
             return Err(Refusal::Rejected(Rejection::NotFound(Missing::Group)));

@@ -253,6 +253,8 @@ pub(crate) struct Live {
     pub(crate) chores_due: BTreeSet<(Timestamp, Chore)>,
     /// No lease runs out before its grace after this.
     pub(crate) recovered_at: Timestamp,
+    /// The time of the last batch before that.
+    pub(crate) stopped_at: Timestamp,
     /// The storage is nearly full.
     pub(crate) storage_low: bool,
 }

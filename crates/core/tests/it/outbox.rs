@@ -161,7 +161,7 @@ fn a_window_ends_at_what_is_refused() {
             1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
                 arrived through 1, then refused: this idempotency key belongs to another message
             1s arrive 1 from=0 messages="receipts r; receipts other idem=k; receipts s"
-                arrived through 1, then refused: this idempotency key belongs to another message
+                arrived through 1, then refused: it was refused before
             2s arrive 1 from=2 messages="receipts s; receipts taken idem=k; receipts t"
                 arrived through 5
             3s view receipts
@@ -183,6 +183,61 @@ fn a_deadline_that_passed_on_the_way_is_seen_by_delivery() {
             10s arrive 1 from=0 messages="receipts r deadline=5s"
                 arrived through 1
                 dead letter 0:0 deadline after 0 of g, ""
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_refused_once_is_refused_whatever_has_changed_since() {
+    check_on(
+        0,
+        2,
+        expect![[r#"
+            0s arrive 1 from=0 messages="receipts r; receipts s"
+                arrived through 0, then refused: no such topic
+            1s topic receipts 1
+                created
+            2s arrive 1 from=0 messages="receipts r; receipts s"
+                arrived through 0, then refused: it was refused before
+            3s arrive 1 from=1 messages="receipts s"
+                arrived through 2
+            4s view receipts
+                receipts 0..1 (1 bytes), dead 0, groups []
+        "#]],
+    );
+}
+
+#[test]
+fn an_undeliverable_message_is_not_redriven_to_a_topic_it_was_never_for() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a
+                stored 0:0
+            0s join a orders/biller lease=10s credit=2 owner=w1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            1s commit orders/biller 0:0.1 produce="receipts r" absent=0
+                refused: produce[0]: no such topic
+            1s commit orders/biller 0:0.1 produce="receipts r to=orders"
+                refused: produce[0]: target_topic: it is on another shard
+            1s commit orders/biller 0:0.1 produce="orders r to=receipts"
+                refused: produce[0]: target_topic: it is on another shard
+            1s commit orders/biller 0:0.1 produce="receipts r"
+                committed, receipts queued
+                outbox 0: 0 receipts "r"
+                orders/biller 0:0 acked
+                sends to 0: 1 from 0
+            1s commit orders/biller 0:0.1 produce="receipts r" absent=0
+                committed before, receipts queued
+            2s arrived 0 through=0 refused="no such topic"
+                ok
+                dead letter 0:0 undeliverable after 0 of biller, "no such topic"
+            3s redrive orders 0:0
+                refused: it was for another topic, which would not have it: produce it there again
         "#]],
     );
 }

@@ -176,7 +176,7 @@ impl From<Rejection> for Failure {
                 let says = format!("{says}. Send force to bring it back all the same.");
                 Failure::new(ErrorCode::FailedPrecondition, says).with("state", "effects_expired")
             }
-            Rejection::HasConsumers | Rejection::DeadLetterTopic => {
+            Rejection::HasConsumers | Rejection::DeadLetterTopic | Rejection::Undeliverable => {
                 Failure::new(ErrorCode::FailedPrecondition, says)
             }
             Rejection::TooLarge { field, limit, size } => Failure::new(ErrorCode::TooLarge, says)

@@ -30,7 +30,10 @@ impl Shard {
                 break;
             }
             listed.scanned += 1;
-            let fits = effect.name.namespace == list.namespace
+            // Of a topic that is gone nobody can name it any more.
+            let is_there = effect.name.topic.is_none_or(|topic| self.topics.contains_key(&topic));
+            let fits = is_there
+                && effect.name.namespace == list.namespace
                 && scope.as_ref().is_none_or(|scope| effect.name.scope == *scope)
                 && list.tenant.as_ref().is_none_or(|of| *effect.name.tenant == *super::tenant(of));
             if fits && super::state_now(now, &effect) == list.state {

@@ -1,14 +1,14 @@
 //! The result of a message: short for an effect of its own key that succeeded, for workers that need no
 //! ledger but a result somebody can wait for.
 
-use crate::command::{Missing, Rejection};
+use crate::command::Rejection;
 use crate::effect::{EffectResult, EffectRow, EffectState, Outcome, Under};
 use crate::limits::PARKED_RETRY_MS;
 use crate::message::Message;
 use crate::pipeline::found::Found;
 use crate::settings::OnDoubt;
 use crate::shard::ledger::Effects;
-use crate::shard::ledger::begin::hold_of;
+use crate::shard::ledger::begin::{hold_of, is_of_an_earlier_message};
 use crate::shard::settle::Held;
 use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
@@ -30,32 +30,19 @@ impl Shard {
         let name = self.delivery_effect(held, message, None)?;
         let is_own = |row: &&mut EffectRow| row.name == name;
         if let Some(row) = effects.rows.iter_mut().find(is_own) {
-            if let Some(ended) = succeeded(now, row.clone(), outcome)? {
+            let again = self.may_succeed(now, row.clone())?;
+            if let Some(ended) = succeeded(now, again, outcome)? {
                 *row = ended;
             }
             return Ok(None);
         }
         let before = self.find_effect(now, &name, found)?;
+        let before = before.filter(|row| !is_of_an_earlier_message(row, message));
         let row = match before {
-            Some(row) => match super::state_now(now, &row) {
-                EffectState::InProgress => {
-                    let until = self.held_until(now, &row).unwrap_or(now);
-                    let retry_after_ms = until.since(now).max(1);
-                    let (fence, owner) = (row.fence, row.owner);
-                    return Err(Rejection::InProgress { fence, owner, retry_after_ms }.into());
-                }
-                EffectState::Parked => {
-                    let doubt = row.doubt.ok_or(Rejection::NotFound(Missing::Effect))?;
-                    let (doubt, retry_after_ms) = (Box::new(doubt), PARKED_RETRY_MS);
-                    return Err(Rejection::Parked { doubt, retry_after_ms }.into());
-                }
-                EffectState::Succeeded | EffectState::FailedFinal => {
-                    return Ok(succeeded(now, row, outcome)?);
-                }
-                EffectState::InDoubt | EffectState::FailedRetryable => {
-                    EffectRow { fence: self.next_fence(Some(&row)), ..row }
-                }
-            },
+            Some(row) if self.held_until(now, &row).is_some() => {
+                return Err(self.in_progress_elsewhere(now, row).into());
+            }
+            Some(row) => self.may_succeed(now, row)?,
             None => EffectRow {
                 name,
                 state: EffectState::InProgress,
@@ -83,8 +70,23 @@ impl Shard {
         };
         // The message is over with this commit: so begins the time of its result.
         let expires = now.after(row.ttl_ms);
-        let row = EffectRow { under: Some(under), state: EffectState::InProgress, expires, ..row };
-        Ok(succeeded(now, row, outcome)?)
+        Ok(succeeded(now, EffectRow { under: Some(under), expires, ..row }, outcome)?)
+    }
+
+    /// The effect as whoever says that it succeeded would be granted it: under the next fence, unless it is
+    /// held or over, and not at all if a person has to say.
+    fn may_succeed(&self, now: Timestamp, row: EffectRow) -> Result<EffectRow, Rejection> {
+        match super::state_now(now, &row) {
+            EffectState::InProgress | EffectState::Succeeded | EffectState::FailedFinal => Ok(row),
+            EffectState::InDoubt | EffectState::FailedRetryable => {
+                let fence = self.next_fence(Some(&row));
+                Ok(EffectRow { fence, resolution: None, ..row })
+            }
+            EffectState::Parked => {
+                let doubt = Box::new(row.doubt.expect("what is in doubt says why"));
+                Err(Rejection::Parked { doubt, retry_after_ms: PARKED_RETRY_MS })
+            }
+        }
     }
 }
 

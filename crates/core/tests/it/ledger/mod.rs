@@ -2,5 +2,6 @@
 
 mod alone;
 mod commit;
+mod corners;
 mod explain;
 mod under;

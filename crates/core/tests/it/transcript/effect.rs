@@ -106,6 +106,7 @@ fn commit(world: &World, text: &[String]) -> Commit {
         effects: lines("effects", "finish").iter().map(|words| finish(world, words)).collect(),
         produce: lines("produce", "produce").iter().map(|words| produce(words)).collect(),
         result: option(text, "result").map(|text| EffectResult::Json(text.into())),
+        absent: option(text, "absent").map(|index| index.parse().expect("a number")),
     }
 }
 

@@ -314,7 +314,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
             let death = message.death.as_ref()?;
             let id = driftq_core::MessageId {
                 restore: 0,
-                shard: driftq_core::ShardId(0),
+                shard: world.config.shard,
                 topic: *topic,
                 lane: *lane,
                 offset: *offset,

@@ -1,0 +1,177 @@
+//! Corners where the obvious way loses doubt, an outcome or an execution.
+
+use expect_test::expect;
+
+use crate::transcript::check;
+
+#[test]
+fn a_result_does_not_end_what_is_parked_and_ends_other_doubt_under_the_next_fence() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,1s,1s
+            created
+        0s produce orders a idem=k + produce orders b idem=l
+            stored 0:0
+            stored 0:1
+        0s join a orders/biller lease=10s credit=2 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            a gets orders/biller 0:1.1 "b" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 on=park
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
+        1s begin-under orders/biller 0:1.1 on=retry
+            EXECUTE: effect/orders/biller l.1 IN_PROGRESS until 10s
+        12s commit orders/biller 0:0.2 result=42
+            effect/orders/biller k.1 in doubt: lease_expired
+            orders/biller 0:0 expired, due 10.342s
+            effect/orders/biller l.1 in doubt: lease_expired
+            orders/biller 0:1 expired, due 10.999s
+            a gets orders/biller 0:0.2 "a" spent 2 until 20.342s after "ack_timeout"
+            a gets orders/biller 0:1.2 "b" spent 2 until 20.999s after "ack_timeout"
+            park: fence 1 of "w1" began 1s in doubt since 10s, lease_expired, ask in 60000ms
+        12s commit orders/biller 0:1.2 result=42
+            committed
+            orders/biller 0:1 acked
+        13s finish effect/orders/biller k.1 succeeded result=1
+            effect/orders/biller k.1 SUCCEEDED result 1
+        13s finish effect/orders/biller l.1 succeeded result=1
+            refused: fence 1 is over: fence 2 is SUCCEEDED
+        14s effect effect/orders/biller l
+            effect/orders/biller l.2 SUCCEEDED result 42, kept until 604812s
+    "#]]);
+}
+
+#[test]
+fn a_message_that_died_twice_may_have_had_effects_before() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,1s,1s dedupe=1m
+            created
+        0s produce orders a
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 key=k on=park
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
+        2s finish effect/orders/biller k.1 succeeded result=1
+            effect/orders/biller k.1 SUCCEEDED result 1
+        3s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        4s redrive orders 0:0
+            redriven as 0:1
+            a gets orders/biller 0:1.1 "a" spent 1 until 14s redriven 1 times from 0:0
+        5s bury orders/biller 0:1.1
+            ok
+            dead letter 0:1 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        1h redrive orders 0:1
+            expire 0/1
+            expire 0/2
+            refused: its effects may be forgotten by now: they would be executed again
+    "#]]);
+}
+
+#[test]
+fn a_key_that_is_accepted_as_new_does_not_find_an_older_outcome() {
+    check(expect![[r#"
+        0s topic orders 1 dedupe=1m
+            created
+        0s produce orders a idem=k
+            stored 0:0
+        0s join a orders/biller lease=10m credit=2 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 600s
+        50s begin-under orders/biller 0:0.1 on=park
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 600s
+        51s finish effect/orders/biller k.1 succeeded result=1
+            effect/orders/biller k.1 SUCCEEDED result 1
+        52s ack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 acked
+        61s produce orders b idem=k
+            expire 0/1
+            stored 0:1
+            a gets orders/biller 0:1.1 "b" spent 1 until 661s
+        62s begin-under orders/biller 0:1.1 on=park
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 661s
+    "#]]);
+}
+
+#[test]
+fn doubt_of_before_a_crash_is_not_given_grace() {
+    check(expect![[r#"
+        0s begin op/charge k on=park
+            EXECUTE: op/charge k.1 IN_PROGRESS until 30s
+        40s effect op/charge k
+            op/charge k.1 PARKED; fence 1 of "" began 0s in doubt since 30s, lease_expired
+        40s begin op/charge l on=park
+            EXECUTE: op/charge l.1 IN_PROGRESS until 70s
+        60s crash
+        61s effect op/charge k
+            op/charge k.1 PARKED; fence 1 of "" began 0s in doubt since 30s, lease_expired
+        61s resolve op/charge k.1 as=failed
+            op/charge k.1 FAILED_FINAL, kept until 604861s; Failed by ops: looked
+        69s effect op/charge l
+            op/charge l.1 IN_PROGRESS until 70s
+        70s effect op/charge l
+            op/charge l.1 PARKED; fence 1 of "" began 40s in doubt since 70s, lease_expired
+    "#]]);
+}
+
+#[test]
+fn effects_of_a_topic_that_is_gone_are_not_listed() {
+    check(expect![[r#"
+        0s topic orders 1
+            created
+        0s produce orders a
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 key=k on=park
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
+        2s leave a
+            ok
+        2s delete orders/biller
+            deleted with backlog 1, open 1
+            sweep blocks 3 0:0..1
+            sweep cursor 3 0
+        3s effects PARKED
+            effect/orders/biller k.1 PARKED; fence 1 of "w1" began 1s in doubt since 1s, abandoned (scanned 1, the end)
+        3s delete orders
+            deleted 1 messages, 0 dead letters
+            sweep pages topic 1 0:0..1
+            sweep lane topic 1 0
+            sweep dead letters topic 1
+        4s effects PARKED
+            none (scanned 1, the end)
+    "#]]);
+}
+
+#[test]
+fn an_outcome_whose_message_went_without_an_end_ends_all_the_same() {
+    check(expect![[r#"
+        0s topic orders 1 dedupe=1m
+            created
+        0s produce orders a
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 key=k on=park
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
+        2s finish effect/orders/biller k.1 succeeded
+            effect/orders/biller k.1 SUCCEEDED
+        3s leave a
+            ok
+        3s delete orders/biller
+            deleted with backlog 1, open 1
+            sweep blocks 3 0:0..1
+            sweep cursor 3 0
+        61s effect effect/orders/biller k
+            effect/orders/biller k.1 SUCCEEDED, kept until 62s
+        62s effect effect/orders/biller k
+            refused: no such effect
+    "#]]);
+}
