@@ -129,9 +129,9 @@ struct EntryState {
 }
 
 impl EntryState {
-    /// Attempts that count.
+    /// Attempts that count. In a history in which attempts begin anew more may have been given back.
     fn spent(&self) -> u32 {
-        self.attempt - self.returned
+        self.attempt.saturating_sub(self.returned)
     }
 }
 

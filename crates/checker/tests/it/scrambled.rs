@@ -55,3 +55,17 @@ fn numbers_may_be_as_large_as_they_come() {
     tale.is_over();
     assert!(!check(&tale.events).is_clean());
 }
+
+#[test]
+fn more_may_be_given_back_than_was_granted() {
+    let mut tale = Tale::new();
+    tale.makes_group();
+    tale.produces(1);
+    for _ in 0..3 {
+        tale.grants(0, 1, |_| ());
+        tale.ends(0, 1, How::Returned { due: tale.now });
+    }
+    tale.leases(0, 1);
+    tale.nacks(0, 1);
+    assert!(!check(&tale.events).is_clean());
+}
