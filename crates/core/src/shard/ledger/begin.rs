@@ -1,7 +1,5 @@
 //! Who may execute an effect.
 
-use std::sync::Arc;
-
 use crate::change::{Change, Decision, Entry};
 use crate::command::{
     Began, Begin, BeginDecision, BeginOf, Hold, Missing, Rejection, Reply, Request,
@@ -30,8 +28,6 @@ const FENCE_BITS: u32 = 21;
 /// A begin, with everything it leaves open filled in.
 struct Asked<'a> {
     name: EffectName,
-    /// The message whose own key it is.
-    own: Option<Arc<Message>>,
     request: Option<Text>,
     on_doubt: Option<OnDoubt>,
     ttl_ms: u64,
@@ -57,11 +53,7 @@ impl Shard {
         check(begin)?;
         let asked = self.asked(now, begin, found)?;
         let again = matches!(asked.place, Place::Alone { again: true, .. });
-        let row = self.find_effect(now, &asked.name, found)?;
-        let is_older = |row: &EffectRow| {
-            asked.own.as_ref().is_some_and(|message| is_of_an_earlier_message(row, message))
-        };
-        let Some(row) = row.filter(|row| !is_older(row)) else {
+        let Some(row) = self.find_effect(now, &asked.name, found)? else {
             if again {
                 return Err(Rejection::NotFound(Missing::Effect).into());
             }
@@ -111,7 +103,6 @@ impl Shard {
                 check_lease(lease_ms)?;
                 Ok(Asked {
                     name: self.effect_name(name)?,
-                    own: None,
                     request,
                     on_doubt: begin.on_doubt,
                     ttl_ms: begin.ttl_ms.unwrap_or(EFFECT_TTL_MS),
@@ -143,7 +134,6 @@ impl Shard {
                 let (hold, id) = (hold_of(&held), self.id_of(&held, &message));
                 Ok(Asked {
                     name: self.delivery_effect(&held, &message, key.as_ref())?,
-                    own: key.is_none().then_some(message),
                     request,
                     on_doubt,
                     ttl_ms: begin.ttl_ms.unwrap_or(held.topic.settings.effect_ttl_ms),
@@ -347,11 +337,6 @@ impl Shard {
             changes.push(open(held, entry));
         }
     }
-}
-
-/// A key that was accepted as new after its time must not find what an earlier message did under it.
-pub(super) fn is_of_an_earlier_message(row: &EffectRow, message: &Message) -> bool {
-    row.state.is_known() && row.updated_at < message.produced_at
 }
 
 /// What a fence was granted for.

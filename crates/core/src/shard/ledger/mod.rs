@@ -135,18 +135,8 @@ impl Shard {
         found: &Found<'_>,
     ) -> Result<Option<EffectRow>, Refusal> {
         let Some(row) = found.row(record_key(hash))? else { return Ok(None) };
-        let row = self.with_end(effect_row(row)?);
+        let row = effect_row(row)?;
         Ok((now < row.expires).then(|| self.as_of(now, row)))
-    }
-
-    /// The message of a known outcome may have gone without giving it an end: its cursor was moved, its
-    /// topic deleted, its deadline passed while it waited.
-    fn with_end(&self, row: EffectRow) -> EffectRow {
-        let is_left = row.under.is_some_and(|under| self.open_entry(&under.hold).is_none());
-        match row.expires == Timestamp::MAX && row.state.is_known() && is_left {
-            true => EffectRow { expires: row.updated_at.after(row.ttl_ms), ..row },
-            false => row,
-        }
     }
 
     /// The row as it is now: a holder that is gone leaves doubt, whether or not anybody wrote it down.

@@ -8,7 +8,7 @@ use crate::message::Message;
 use crate::pipeline::found::Found;
 use crate::settings::OnDoubt;
 use crate::shard::ledger::Effects;
-use crate::shard::ledger::begin::{hold_of, is_of_an_earlier_message};
+use crate::shard::ledger::begin::hold_of;
 use crate::shard::settle::Held;
 use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
@@ -37,7 +37,6 @@ impl Shard {
             return Ok(None);
         }
         let before = self.find_effect(now, &name, found)?;
-        let before = before.filter(|row| !is_of_an_earlier_message(row, message));
         let row = match before {
             Some(row) if self.held_until(now, &row).is_some() => {
                 return Err(self.in_progress_elsewhere(now, row).into());

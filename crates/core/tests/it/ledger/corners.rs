@@ -73,32 +73,6 @@ fn a_message_that_died_twice_may_have_had_effects_before() {
 }
 
 #[test]
-fn a_key_that_is_accepted_as_new_does_not_find_an_older_outcome() {
-    check(expect![[r#"
-        0s topic orders 1 dedupe=1m
-            created
-        0s produce orders a idem=k
-            stored 0:0
-        0s join a orders/biller lease=10m credit=2 owner=w1
-            joined
-            a gets orders/biller 0:0.1 "a" spent 1 until 600s
-        50s begin-under orders/biller 0:0.1 on=park
-            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 600s
-        51s finish effect/orders/biller k.1 succeeded result=1
-            effect/orders/biller k.1 SUCCEEDED result 1
-        52s ack orders/biller 0:0.1
-            ok
-            orders/biller 0:0 acked
-        61s produce orders b idem=k
-            expire 0/1
-            stored 0:1
-            a gets orders/biller 0:1.1 "b" spent 1 until 661s
-        62s begin-under orders/biller 0:1.1 on=park
-            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 661s
-    "#]]);
-}
-
-#[test]
 fn doubt_of_before_a_crash_is_not_given_grace() {
     check(expect![[r#"
         0s begin op/charge k on=park
@@ -146,32 +120,5 @@ fn effects_of_a_topic_that_is_gone_are_not_listed() {
             sweep dead letters topic 1
         4s effects PARKED
             none (scanned 1, the end)
-    "#]]);
-}
-
-#[test]
-fn an_outcome_whose_message_went_without_an_end_ends_all_the_same() {
-    check(expect![[r#"
-        0s topic orders 1 dedupe=1m
-            created
-        0s produce orders a
-            stored 0:0
-        0s join a orders/biller lease=10s credit=1 owner=w1
-            joined
-            a gets orders/biller 0:0.1 "a" spent 1 until 10s
-        1s begin-under orders/biller 0:0.1 key=k on=park
-            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
-        2s finish effect/orders/biller k.1 succeeded
-            effect/orders/biller k.1 SUCCEEDED
-        3s leave a
-            ok
-        3s delete orders/biller
-            deleted with backlog 1, open 1
-            sweep blocks 3 0:0..1
-            sweep cursor 3 0
-        61s effect effect/orders/biller k
-            effect/orders/biller k.1 SUCCEEDED, kept until 62s
-        62s effect effect/orders/biller k
-            refused: no such effect
     "#]]);
 }
