@@ -11,8 +11,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use driftq_core::change::{Change, Effect, End, Entry, EntryState, LastError};
+use driftq_core::command::BeginDecision;
+use driftq_core::effect::EffectState;
 use driftq_core::view::{CursorView, GroupView, TopicView};
-use driftq_core::{Batch, DeathReason, Timestamp};
+use driftq_core::{Answered, Batch, DeathReason, Rejection, Reply, Timestamp};
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder as _};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -39,6 +41,7 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_settled_by_owner_total", "Settles without a token, as v1 did: not fenced."),
     ("driftq_dead_letters_total", "Messages that became dead letters, by reason."),
     ("driftq_redriven_total", "Dead letters given back to their group."),
+    ("driftq_effects_total", "What was decided about effects."),
     ("driftq_dead_letters", "Dead letters of the topic that are still dead."),
     ("driftq_stored_messages", "Messages the topic keeps, settled ones included."),
     ("driftq_stored_bytes", "Keys and values of those messages."),
@@ -61,6 +64,52 @@ const CLASSES: [&str; 5] = ["2xx", "4xx", "429", "503", "5xx"];
 /// How a delivery ended that was not the last.
 const CAUSES: [&str; 3] = ["expired", "nacked", "returned"];
 const DEATHS: [&str; 4] = ["exhausted", "final", "deadline", "undeliverable"];
+/// What is decided about effects: whoever begins is told one of the first seven.
+const EFFECTS: [&str; 12] = [
+    "execute",
+    "probe",
+    "replay",
+    "retryable",
+    "in_progress",
+    "parked",
+    "conflict",
+    "succeeded",
+    "failed_final",
+    "failed_retryable",
+    "unknown",
+    "stale",
+];
+
+/// Which of them an answer is.
+fn effect(answered: &Answered) -> Option<usize> {
+    let word = if let Ok(Reply::Began(began)) = answered {
+        match began.decision {
+            BeginDecision::Execute => "execute",
+            BeginDecision::Probe => "probe",
+            BeginDecision::Replay => "replay",
+            BeginDecision::Retryable => "retryable",
+        }
+    } else if let Ok(Reply::Finished { effect, repeated: false }) = answered {
+        match effect.state {
+            EffectState::Succeeded => "succeeded",
+            EffectState::FailedFinal => "failed_final",
+            EffectState::FailedRetryable => "failed_retryable",
+            EffectState::InProgress | EffectState::InDoubt | EffectState::Parked => "unknown",
+        }
+    } else if let Err(Rejection::InProgress { .. }) = answered {
+        "in_progress"
+    } else if let Err(Rejection::Parked { .. }) = answered {
+        "parked"
+    } else if let Err(Rejection::RequestConflict | Rejection::OutcomeConflict) = answered {
+        "conflict"
+    } else if let Err(Rejection::StaleFence { .. }) = answered {
+        "stale"
+    } else {
+        return None;
+    };
+    EFFECTS.iter().position(|known| *known == word)
+}
+
 /// What can be full.
 const FULL: [&str; 3] = ["partition_buffer_full", "partition_buffer_bytes_full", "storage_low"];
 
@@ -111,6 +160,7 @@ pub struct Metrics {
     settled_by_owner: Counter,
     dead_letters: [Counter; DEATHS.len()],
     redriven: Counter,
+    effects: [Counter; EFFECTS.len()],
     commit_seconds: Histogram,
     commit_commands: Histogram,
     shard_lost: Counter,
@@ -152,6 +202,7 @@ impl Default for Metrics {
             settled_by_owner: counter("driftq_settled_by_owner_total"),
             dead_letters: DEATHS.map(|why| labelled("driftq_dead_letters_total", "reason", why)),
             redriven: counter("driftq_redriven_total"),
+            effects: EFFECTS.map(|what| labelled("driftq_effects_total", "decision", what)),
             commit_seconds: histogram("driftq_commit_seconds"),
             commit_commands: histogram("driftq_commit_commands"),
             shard_lost: counter("driftq_shard_lost_total"),
@@ -175,6 +226,9 @@ impl Metrics {
         self.commit_seconds.record(took.as_secs_f64());
         self.commit_commands.record(batch.replies.len() as f64);
         self.sampled();
+        for at in batch.replies.iter().filter_map(|(_, answered)| effect(answered)) {
+            self.effects[at].increment(1);
+        }
         let mut again = BTreeSet::new();
         for effect in &batch.effects {
             if let Effect::Deliver(_, delivery) = effect {

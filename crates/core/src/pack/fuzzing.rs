@@ -1,13 +1,14 @@
 //! The door of the fuzz targets to decoders that nobody else may use. Not in any build that is served.
 
 use super::block::block_row;
+use super::effect::{effect_row, put_effect};
 use super::named::{put_dead, put_group, put_topic};
 use super::page::pages;
 use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, seal, try_open, verify};
 use super::{dead_row, group_row, open_block, open_page, topic_row};
 use crate::change::Garbage;
 use crate::message::Message;
-use crate::row::{Columns, Key, Row};
+use crate::row::{Columns, Key, RecordKind, Row};
 use crate::shard::{Open, OpenEntries};
 
 /// What a row says, in words that can be compared, and the rows that say it again.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::change::{Change, DeadRow, End, Entry, LaneState, LastError, TopicKind, TopicRow};
 use crate::effect::DoubtCause;
-use crate::id::{Lane, Offset, Text, TopicId};
+use crate::id::{Lane, MessageId, Offset, Text, TopicId};
 use crate::message::{Death, DeathReason, Message};
 use crate::pipeline::found::Found;
 use crate::shard::expiry::cut;
@@ -29,6 +29,22 @@ pub(super) struct Burial<'a> {
     pub(super) reason: DeathReason,
     /// The last error, if it is not the one on record.
     pub(super) last_error: Option<Text>,
+}
+
+/// What becomes a dead letter of a topic.
+pub(super) struct Letter<'a> {
+    pub(super) source: &'a Topic,
+    pub(super) lane: Lane,
+    /// The message it was, or that brought it forth.
+    pub(super) id: MessageId,
+    pub(super) group: Text,
+    pub(super) reason: DeathReason,
+    pub(super) attempts: u32,
+    pub(super) last_error: Text,
+    pub(super) last_owner: Text,
+    pub(super) first_delivered_at: Option<Timestamp>,
+    pub(super) had_effects: bool,
+    pub(super) message: Message,
 }
 
 impl<'a> Burial<'a> {
@@ -118,64 +134,26 @@ impl Shard {
     ) {
         let Burial { topic, group, lane, offset, entry, reason, .. } = *burial;
         let id = self.message_id(topic.row.id, lane, offset).under(message.restore);
-        let (dlq, seq) = match topic.dlq {
-            Some(dlq) => (dlq, self.ids),
-            None => (TopicId(self.ids), self.ids + 1),
-        };
-        changes.push(Change::Ids(seq + 1));
-        if topic.dlq.is_none() {
-            changes.push(Change::Topic(Box::new(dead_letter_topic(now, dlq, topic))));
-        }
-        let end = self.topics.get(&dlq).map(|dlq| dlq.lane(lane));
-        let (dead_offset, bytes) = end.map_or((0, 0), |end| (end.high, end.high_bytes));
-        let death = Death {
-            seq,
-            topic: topic.row.name.clone(),
+        let letter = Letter {
+            source: topic,
+            lane,
             id,
             group: group.row.name.clone(),
             reason,
             attempts: entry.map_or(0, |entry| entry.spent),
-            last_error: last_error.clone(),
+            last_error,
             last_owner: entry.map_or_else(Text::default, |entry| self.owners.name(entry.owner)),
             first_delivered_at: entry.map(|entry| entry.first_at),
-            at: now,
             // What it did in an earlier life is not known here.
             had_effects: entry.is_some_and(|entry| entry.begun > 0) || message.redriven > 0,
+            message: Message {
+                origin: Some(message.origin.unwrap_or(id)),
+                for_group: None,
+                ..Message::clone(message)
+            },
         };
-        let listed = DeadRow {
-            topic: dlq,
-            seq,
-            lane,
-            offset: dead_offset,
-            bytes,
-            size: message.size(),
-            restore: self.config.restore,
-            group: group.row.name.clone(),
-            reason,
-            at: now,
-            tenant: message.tenant().into(),
-            run_id: message.envelope.run_id.clone(),
-            key: message.envelope.idempotency_key.clone(),
-            error: cut(&last_error, LISTED_ERROR_BYTES),
-            redriven: None,
-        };
-        let dead = Message {
-            restore: self.config.restore,
-            origin: Some(message.origin.unwrap_or(id)),
-            for_group: None,
-            death: Some(Box::new(death)),
-            ..Message::clone(message)
-        };
-        let state = LaneState { dead: topic.lane(lane).dead + 1, ..topic.lane(lane).clone() };
+        let seq = self.store_letter(now, letter, changes);
         let asked = reason == DeathReason::Final;
-        changes.push(Change::Message {
-            topic: dlq,
-            lane,
-            offset: dead_offset,
-            message: Arc::new(dead),
-        });
-        changes.push(Change::Dead(Box::new(listed)));
-        changes.push(Change::Lane { topic: topic.row.id, lane, state });
         if let Some(entry) = entry {
             let held = Held { topic, group, lane, offset, entry };
             self.end(&held, End::Dead { asked }, changes);
@@ -184,9 +162,66 @@ impl Shard {
         let ended = Ended::Dead { asked, seq };
         self.bury_under(now, &topic.settings, group, lane, offset, attempt, ended, changes);
     }
+
+    /// Stores a dead letter, lists it and counts it. Returns its number.
+    pub(super) fn store_letter(
+        &self,
+        now: Timestamp,
+        letter: Letter<'_>,
+        changes: &mut Vec<Change>,
+    ) -> u64 {
+        let Letter { source, lane, group, reason, last_error, message, .. } = letter;
+        let (dlq, seq) = match source.dlq {
+            Some(dlq) => (dlq, self.ids),
+            None => (TopicId(self.ids), self.ids + 1),
+        };
+        changes.push(Change::Ids(seq + 1));
+        if source.dlq.is_none() {
+            changes.push(Change::Topic(Box::new(dead_letter_topic(now, dlq, source))));
+        }
+        let end = self.topics.get(&dlq).map(|dlq| dlq.lane(lane));
+        let (offset, bytes) = end.map_or((0, 0), |end| (end.high, end.high_bytes));
+        let listed = DeadRow {
+            topic: dlq,
+            seq,
+            lane,
+            offset,
+            bytes,
+            size: message.size(),
+            restore: self.config.restore,
+            group: group.clone(),
+            reason,
+            at: now,
+            tenant: message.tenant().into(),
+            run_id: message.envelope.run_id.clone(),
+            key: message.envelope.idempotency_key.clone(),
+            error: cut(&last_error, LISTED_ERROR_BYTES),
+            redriven: None,
+        };
+        let death = Death {
+            seq,
+            topic: source.row.name.clone(),
+            id: letter.id,
+            group,
+            reason,
+            attempts: letter.attempts,
+            last_error,
+            last_owner: letter.last_owner,
+            first_delivered_at: letter.first_delivered_at,
+            at: now,
+            had_effects: letter.had_effects,
+        };
+        let restore = self.config.restore;
+        let message = Message { restore, death: Some(Box::new(death)), ..message };
+        let state = LaneState { dead: source.lane(lane).dead + 1, ..source.lane(lane).clone() };
+        changes.push(Change::Message { topic: dlq, lane, offset, message: Arc::new(message) });
+        changes.push(Change::Dead(Box::new(listed)));
+        changes.push(Change::Lane { topic: source.row.id, lane, state });
+        seq
+    }
 }
 
-pub(super) fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
+fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
     TopicRow {
         id,
         namespace: source.row.namespace.clone(),

@@ -6,20 +6,18 @@
 //!    good. A window ends at a refusal, so that its reason cannot be lost with an answer.
 //! 3. That a window was sent is volatile: whoever recovers sends it again.
 
-use std::sync::Arc;
-
-use crate::change::{Change, Chore, DeadRow, Decision, Effect, LaneState, Lookup, Note, Reads};
+use crate::change::{Change, Chore, Decision, Effect, Lookup, Note, Reads};
 use crate::command::{Arrive, Arrived, Full, Outgoing, Produce, Rejection, Reply, Sender};
 use crate::id::{ShardId, Text};
 use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
-use crate::message::{Death, DeathReason, Message};
+use crate::message::DeathReason;
 use crate::pack;
 use crate::pipeline::found::Found;
 use crate::placement::shard_of_topic;
 use crate::row::MarkKind;
-use crate::shard::bury::{LISTED_ERROR_BYTES, dead_letter_topic};
+use crate::shard::bury::Letter;
 use crate::shard::expiry::cut;
-use crate::shard::produce::Beside;
+use crate::shard::produce::{Beside, message};
 use crate::shard::{Decided, Refusal, Shard, done};
 use crate::time::Timestamp;
 
@@ -193,59 +191,21 @@ impl Shard {
     ) {
         let Sender { topic, group, lane, message: id } = &outgoing.sender;
         let Some(source) = self.topics.get(topic) else { return };
-        let (dlq, seq) = match source.dlq {
-            Some(dlq) => (dlq, self.ids),
-            None => (crate::id::TopicId(self.ids), self.ids + 1),
-        };
-        changes.push(Change::Ids(seq + 1));
-        if source.dlq.is_none() {
-            changes.push(Change::Topic(Box::new(dead_letter_topic(now, dlq, source))));
-        }
-        let end = self.topics.get(&dlq).map(|dlq| dlq.lane(*lane));
-        let (offset, bytes) = end.map_or((0, 0), |end| (end.high, end.high_bytes));
-        let group = self.groups.get(group).map(|group| group.row.name.clone()).unwrap_or_default();
-        let reason = DeathReason::Undeliverable;
-        let death = Death {
-            seq,
-            topic: source.row.name.clone(),
+        let group = self.groups.get(group).map(|group| group.row.name.clone());
+        let letter = Letter {
+            source,
+            lane: *lane,
             id: *id,
-            group: group.clone(),
-            reason,
+            group: group.unwrap_or_default(),
+            reason: DeathReason::Undeliverable,
             attempts: 0,
             last_error: why.clone(),
             last_owner: Text::default(),
             first_delivered_at: None,
-            at: now,
             had_effects: false,
+            message: message(self.config.restore, now, &outgoing.produce()),
         };
-        let produce = outgoing.produce();
-        let message = Message {
-            death: Some(Box::new(death)),
-            ..super::produce::message(self.config.restore, now, &produce)
-        };
-        let listed = DeadRow {
-            topic: dlq,
-            seq,
-            lane: *lane,
-            offset,
-            bytes,
-            size: message.size(),
-            restore: self.config.restore,
-            group,
-            reason,
-            at: now,
-            tenant: message.tenant().into(),
-            run_id: message.envelope.run_id.clone(),
-            key: message.envelope.idempotency_key.clone(),
-            error: cut(why, LISTED_ERROR_BYTES),
-            redriven: None,
-        };
-        let state = source.lane(*lane);
-        let state = LaneState { dead: state.dead + 1, ..state.clone() };
-        let (lane, message) = (*lane, Arc::new(message));
-        changes.push(Change::Message { topic: dlq, lane, offset, message });
-        changes.push(Change::Dead(Box::new(listed)));
-        changes.push(Change::Lane { topic: *topic, lane, state });
+        self.store_letter(now, letter, changes);
     }
 
     /// Messages that were on their way when the last owner went.

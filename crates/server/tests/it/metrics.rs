@@ -243,3 +243,27 @@ async fn the_page_takes_no_parameters() {
     let broker = Broker::start().await;
     broker.get("/metrics?verbose=true").await.invalid("verbose");
 }
+
+#[tokio::test]
+async fn decisions_about_effects_are_counted() {
+    let broker = Broker::start().await;
+    let begin = json!({ "scope": "op/x", "key": "k", "on_doubt": "park" });
+    let began = broker.post("/v1/idempotency/begin", begin.clone()).await.is(200);
+    broker.post("/v1/idempotency/begin", begin.clone()).await.refused(409, "IN_PROGRESS");
+    let finish = json!({ "token": began["token"], "status": "SUCCEEDED" });
+    for _ in 0..2 {
+        broker.post("/v1/idempotency/finish", finish.clone()).await.is(200);
+    }
+    broker.post("/v1/idempotency/begin", begin).await.is(200);
+    let counted = [
+        ("execute", 1.0),
+        ("in_progress", 1.0),
+        ("succeeded", 1.0),
+        ("replay", 1.0),
+        ("parked", 0.0),
+    ];
+    for (decision, count) in counted {
+        let seen = metric(&broker, "driftq_effects_total", decision).await;
+        assert_eq!(seen, Some(count), "{decision}");
+    }
+}
