@@ -174,10 +174,12 @@ impl Message {
 
 /// The tenant an envelope names.
 pub(crate) fn tenant_of(envelope: &Envelope) -> &str {
-    match envelope.tenant_id.as_deref() {
-        None | Some("") => DEFAULT_TENANT,
-        Some(tenant) => tenant,
-    }
+    in_force(envelope.tenant_id.as_deref().unwrap_or_default())
+}
+
+/// The tenant that a name means: none is the default.
+pub(crate) fn in_force(tenant: &str) -> &str {
+    if tenant.is_empty() { DEFAULT_TENANT } else { tenant }
 }
 
 /// Where a message was stored.

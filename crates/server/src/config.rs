@@ -49,7 +49,8 @@ pub struct Config {
     pub min_free_bytes: u64,
     /// Settings of topics that do not say otherwise.
     pub defaults: Settings,
-    /// How many shards there are. A storage keeps the number it was made with.
+    /// How many shards there are. One, but in tests: a storage does not keep the number yet, and names are
+    /// found by it.
     pub shards: u32,
     /// The build.
     pub commit: &'static str,

@@ -1,10 +1,11 @@
 //! The effect ledger: who may execute a side effect, how it ended, and what becomes of doubt.
 
 use bytes::Bytes;
+use serde::Serialize;
 
 use crate::effect::{EffectRow, EffectState, Outcome, ResolvedAs, Scope};
 use crate::id::{ShardId, Text};
-use crate::message::Receipt;
+use crate::message::{Receipt, in_force};
 use crate::row::Hash16;
 use crate::settings::OnDoubt;
 use crate::time::Timestamp;
@@ -50,6 +51,13 @@ pub struct EffectQuery {
     pub key: Text,
 }
 
+impl EffectQuery {
+    /// The tenant in force.
+    pub fn tenant(&self) -> &str {
+        in_force(&self.tenant)
+    }
+}
+
 /// What an effect is asked to do, to be told from another.
 #[derive(Debug, Clone)]
 pub enum Request {
@@ -71,7 +79,7 @@ pub struct Finish {
 }
 
 /// How an execution ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum FinishStatus {
     /// It happened.

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use crate::bucket::bucket;
 use crate::change::{Decision, Entry, Lookup, Reads, Record};
 use crate::command::{
-    Claim, Commit, CommitReceipt, Ending, Finish, FinishStatus, Missing, Nack, NackKind, Part,
-    Produce, Rejection, Reply, Sender, Stale,
+    Claim, Commit, CommitReceipt, Ending, Finish, Missing, Nack, NackKind, Part, Produce,
+    Rejection, Reply, Sender, Stale,
 };
+use crate::effect::{EffectRow, Outcome};
 use crate::id::{Generation, GroupId, Lane, Offset, ShardId};
 use crate::limits::{DELAY_MS_MAX, EFFECTS_MAX, PRODUCES_MAX};
 use crate::message::Message;
@@ -79,17 +80,10 @@ impl Shard {
         let (held, is_late) = match self.standing(now, &claim, found) {
             Ok(Standing::Leased(held)) => (held, false),
             Ok(Standing::Expired(held)) => (held, true),
-            Ok(Standing::GivenUp(_)) => {
-                return self.committed_before(now, commit, over(Stale::Waiting, &claim), found);
-            }
-            Ok(Standing::Acked) => {
-                return self.committed_before(now, commit, over(Stale::Settled, &claim), found);
-            }
-            Ok(Standing::Buried) => {
-                return self.committed_before(now, commit, over(Stale::Dead, &claim), found);
-            }
-            Ok(Standing::Over(rejection)) => {
-                return self.committed_before(now, commit, rejection, found);
+            Ok(ended) => {
+                let otherwise = ended.leased(&claim).err();
+                let otherwise = otherwise.expect("what is leased was taken above");
+                return self.committed_before(now, commit, otherwise, found);
             }
             Err(Refusal::Rejected(stale @ Rejection::StaleLease { .. })) => {
                 return self.committed_before(now, commit, stale, found);
@@ -118,21 +112,19 @@ impl Shard {
         for row in concluded.into_iter().filter(|_| commit.ending != Ending::Ack) {
             self.put_effect(now, row, &mut decision.changes);
         }
-        match &commit.ending {
-            Ending::Ack => self.ack_held(now, &held, effects, &mut decision.changes)?,
+        let nack = match &commit.ending {
+            Ending::Ack => None,
             Ending::Nack { reason, delay_ms } => {
-                let (reason, delay_ms) = (reason.clone(), *delay_ms);
-                let nack = Nack { claim, reason, delay_ms, kind: NackKind::Failed };
-                decision
-                    .changes
-                    .extend(self.fail(now, &held, &nack, Some(effects), found)?.changes);
+                Some((reason.clone(), *delay_ms, NackKind::Failed))
             }
-            Ending::Final(reason) => {
-                let (reason, kind) = (reason.clone(), NackKind::Final);
-                let nack = Nack { claim, reason, delay_ms: None, kind };
-                decision
-                    .changes
-                    .extend(self.fail(now, &held, &nack, Some(effects), found)?.changes);
+            Ending::Final(reason) => Some((reason.clone(), None, NackKind::Final)),
+        };
+        match nack {
+            None => self.ack_held(now, &held, effects, &mut decision.changes)?,
+            Some((reason, delay_ms, kind)) => {
+                let nack = Nack { claim, reason, delay_ms, kind };
+                let failed = self.fail(now, &held, &nack, Some(effects), found)?;
+                decision.changes.extend(failed.changes);
             }
         }
         let Reply::Committed { produced, .. } = &decision.reply else {
@@ -186,7 +178,8 @@ impl Shard {
         }
     }
 
-    /// The messages of a commit. Reads of all of them are asked for together.
+    /// The messages of a commit, which follow `message`; without one there are none. Reads of all of them are
+    /// asked for together.
     fn produced(
         &self,
         now: Timestamp,
@@ -195,6 +188,10 @@ impl Shard {
         message: Option<&Message>,
         found: &Found<'_>,
     ) -> Decided {
+        let Some(message) = message else {
+            let reply = Reply::Committed { produced: Vec::new(), repeated: false };
+            return Ok(Decision::reply(reply));
+        };
         let mut decision = Decision::reply(Reply::Done);
         let mut beside = Beside::default();
         let mut queued: BTreeMap<ShardId, u64> = BTreeMap::new();
@@ -212,10 +209,7 @@ impl Shard {
                     topic: held.topic.row.id,
                     group: held.group.row.id,
                     lane: held.lane,
-                    message: message.map_or_else(
-                        || self.message_id_of(held),
-                        |message| self.message_id_of(held).under(message.restore),
-                    ),
+                    message: self.id_of(held, message),
                 };
                 let changes = &mut decision.changes;
                 let put = self.queue(now, target, &produce, sender, *before, changes);
@@ -243,15 +237,14 @@ fn conclude(
     now: Timestamp,
     commit: &Commit,
     effects: &mut Effects,
-) -> Result<Vec<crate::effect::EffectRow>, Refusal> {
+) -> Result<Vec<EffectRow>, Refusal> {
     let mut concluded = Vec::new();
     for (index, finish) in commit.effects.iter().enumerate() {
         let refused = |why: Rejection| in_part(Part::Effects, index, why.into());
         ledger::check_finish(finish).map_err(refused)?;
         let Finish { token, .. } = finish;
-        let is_meant = |row: &&mut crate::effect::EffectRow| {
-            effect_hash(&row.name) == token.hash && row.born == token.born
-        };
+        let is_meant =
+            |row: &&mut EffectRow| effect_hash(&row.name) == token.hash && row.born == token.born;
         let row = effects.rows.iter_mut().find(is_meant);
         let row = row.ok_or_else(|| {
             refused(Rejection::invalid("token", "it was not begun under this delivery"))
@@ -274,13 +267,11 @@ fn in_part(part: Part, index: usize, refusal: Refusal) -> Refusal {
 }
 
 /// The next step belongs to the run and the customer of the one before, unless it says otherwise.
-fn with_origin(produce: &Produce, message: Option<&Message>) -> Produce {
+fn with_origin(produce: &Produce, message: &Message) -> Produce {
     let mut produce = produce.clone();
-    if let Some(message) = message {
-        let (envelope, before) = (&mut produce.envelope, &message.envelope);
-        envelope.run_id = envelope.run_id.take().or_else(|| before.run_id.clone());
-        envelope.tenant_id = envelope.tenant_id.take().or_else(|| before.tenant_id.clone());
-    }
+    let (envelope, before) = (&mut produce.envelope, &message.envelope);
+    envelope.run_id = envelope.run_id.take().or_else(|| before.run_id.clone());
+    envelope.tenant_id = envelope.tenant_id.take().or_else(|| before.tenant_id.clone());
     produce
 }
 
@@ -289,23 +280,14 @@ fn fingerprint(commit: &Commit) -> [u8; 16] {
     let Commit { token: _, ending, effects, produce, result, absent: _ } = commit;
     let effects: Vec<_> = effects
         .iter()
-        .map(|Finish { token, status, outcome }| {
-            let status = match status {
-                FinishStatus::Succeeded => 0_u8,
-                FinishStatus::FailedFinal => 1,
-                FinishStatus::FailedRetryable { renew: false } => 2,
-                FinishStatus::FailedRetryable { renew: true } => 3,
-                FinishStatus::Unknown => 4,
-            };
-            let result = outcome.result.as_ref().map(|result| format!("{result:?}"));
-            (token.hash, token.born, token.fence, status, outcome.code, result, &outcome.error)
+        .map(|Finish { token, status, outcome: Outcome { code, result, error } }| {
+            (token.hash, token.born, token.fence, status, code, result, error)
         })
         .collect();
     let produce: Vec<_> = produce
         .iter()
         .map(|produce| (&produce.topic.topic, content(produce), produce.envelope.deadline))
         .collect();
-    let result = result.as_ref().map(|result| format!("{result:?}"));
     pack::fingerprint(&(ending, effects, produce, result))
 }
 

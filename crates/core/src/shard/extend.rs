@@ -1,10 +1,10 @@
 //! More time for a delivery.
 
 use crate::change::{Decision, Entry};
-use crate::command::{Extend, Rejection, Reply, Stale};
+use crate::command::{Extend, Rejection, Reply};
 use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
 use crate::pipeline::found::Found;
-use crate::shard::settle::{Held, Standing, open, over};
+use crate::shard::settle::{Held, open};
 use crate::shard::{Decided, Shard};
 use crate::time::Timestamp;
 
@@ -14,15 +14,7 @@ impl Shard {
         if let Some(lease_ms) = extend.lease_ms {
             check_lease(lease_ms)?;
         }
-        let held = match self.standing(now, &extend.claim, found)? {
-            Standing::Leased(held) => held,
-            Standing::Expired(_) | Standing::GivenUp(_) => {
-                return Err(over(Stale::Waiting, &extend.claim).into());
-            }
-            Standing::Acked => return Err(over(Stale::Settled, &extend.claim).into()),
-            Standing::Buried => return Err(over(Stale::Dead, &extend.claim).into()),
-            Standing::Over(rejection) => return Err(rejection.into()),
-        };
+        let held = self.standing(now, &extend.claim, found)?.leased(&extend.claim)?;
         Ok(self.renew_lease(now, &held, extend.lease_ms))
     }
 

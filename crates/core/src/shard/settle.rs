@@ -43,6 +43,19 @@ pub(super) enum Standing<'a> {
     Over(Rejection),
 }
 
+impl<'a> Standing<'a> {
+    /// The lease, for what only its holder may do, and only in time.
+    pub(super) fn leased(self, claim: &Claim) -> Result<Held<'a>, Rejection> {
+        match self {
+            Standing::Leased(held) => Ok(held),
+            Standing::Expired(_) | Standing::GivenUp(_) => Err(over(Stale::Waiting, claim)),
+            Standing::Acked => Err(over(Stale::Settled, claim)),
+            Standing::Buried => Err(over(Stale::Dead, claim)),
+            Standing::Over(rejection) => Err(rejection),
+        }
+    }
+}
+
 impl Shard {
     pub(super) fn ack(&self, now: Timestamp, claim: &Claim, found: &Found<'_>) -> Decided {
         let held = match self.standing(now, claim, found)? {

@@ -144,9 +144,8 @@ pub(crate) fn taken(name: &EffectQuery, scope: &str, taken: &Produced) -> Result
     let topic = scope.split('/').nth(1).unwrap_or_default();
     let receipt = super::produce::shown(topic.to_owned(), taken.receipt.clone());
     let receipt = serde_json::value::to_raw_value(&receipt).map_err(|_| unexpected())?;
-    let tenant = if name.tenant.is_empty() { driftq_core::DEFAULT_TENANT } else { &name.tenant };
     Ok(Effect {
-        tenant_id: tenant.to_owned(),
+        tenant_id: name.tenant().to_owned(),
         scope: scope.to_owned(),
         key: name.key.to_string(),
         state: EffectState::Succeeded.as_str(),

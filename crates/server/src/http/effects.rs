@@ -344,8 +344,7 @@ async fn one(
     wait: Duration,
 ) -> Result<Json<Looked>, Failure> {
     let until = Instant::now() + wait;
-    let tenant = if name.tenant.is_empty() { driftq_core::DEFAULT_TENANT } else { &name.tenant };
-    let waiting = (!wait.is_zero()).then(|| app.node.await_effect(tenant, scope, &name.key));
+    let waiting = (!wait.is_zero()).then(|| app.node.await_effect(name.tenant(), scope, &name.key));
     let mut draining = app.draining.clone();
     loop {
         let changed = waiting.as_ref().map(|waiting| waiting.changed());

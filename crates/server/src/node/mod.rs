@@ -113,6 +113,9 @@ impl Node {
     }
 
     fn send(&self, command: Command) -> Result<Call, Lost> {
+        if self.shards() == 1 {
+            return self.mailbox(ShardId(0)).call(command);
+        }
         match command.place(self.shards()) {
             Place::Shard(shard) => self.mailbox(shard).call(command),
             Place::Every | Place::Known => self.mailbox(ShardId(0)).call(command),

@@ -2,7 +2,7 @@
 
 use crate::change::{Change, Decision, Entry};
 use crate::command::{
-    Began, Begin, BeginDecision, BeginOf, Hold, Missing, Rejection, Reply, Request,
+    Began, Begin, BeginDecision, BeginOf, Claim, Hold, Missing, Rejection, Reply, Request,
 };
 use crate::effect::{EffectName, EffectRow, EffectState, Outcome, Scope, Under, check_key};
 use crate::id::{MessageId, Text};
@@ -13,7 +13,7 @@ use crate::pipeline::found::Found;
 use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
 use crate::shard::extend::check_lease;
 use crate::shard::join::check_owner;
-use crate::shard::settle::{Held, Standing, open, over};
+use crate::shard::settle::{Held, open};
 use crate::shard::{Decided, Refusal, Shard};
 use crate::time::Timestamp;
 use crate::token::EffectToken;
@@ -111,20 +111,8 @@ impl Shard {
                 })
             }
             BeginOf::Delivery { token, key } => {
-                let claim = crate::command::Claim::Token(token.clone(), None);
-                let held = match self.standing(now, &claim, found)? {
-                    Standing::Leased(held) => held,
-                    Standing::Expired(_) | Standing::GivenUp(_) => {
-                        return Err(over(crate::command::Stale::Waiting, &claim).into());
-                    }
-                    Standing::Acked => {
-                        return Err(over(crate::command::Stale::Settled, &claim).into());
-                    }
-                    Standing::Buried => {
-                        return Err(over(crate::command::Stale::Dead, &claim).into());
-                    }
-                    Standing::Over(rejection) => return Err(rejection.into()),
-                };
+                let claim = Claim::Token(token.clone(), None);
+                let held = self.standing(now, &claim, found)?.leased(&claim)?;
                 let on_doubt = begin.on_doubt.or(held.topic.settings.on_doubt);
                 if on_doubt.is_none() {
                     return Err(no_policy().into());
@@ -147,7 +135,7 @@ impl Shard {
         }
     }
 
-    pub(super) fn id_of(&self, held: &Held<'_>, message: &Message) -> MessageId {
+    pub(in crate::shard) fn id_of(&self, held: &Held<'_>, message: &Message) -> MessageId {
         self.message_id_of(held).under(message.restore)
     }
 

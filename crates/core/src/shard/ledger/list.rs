@@ -4,6 +4,7 @@ use crate::change::Decision;
 use crate::command::{Effects, ListEffects, Rejection, Reply};
 use crate::effect::Scope;
 use crate::id::Text;
+use crate::message::in_force;
 use crate::pack::{effect_hash, effect_row};
 use crate::pipeline::found::Found;
 use crate::shard::{Decided, Shard};
@@ -35,7 +36,7 @@ impl Shard {
             let fits = is_there
                 && effect.name.namespace == list.namespace
                 && scope.as_ref().is_none_or(|scope| effect.name.scope == *scope)
-                && list.tenant.as_ref().is_none_or(|of| *effect.name.tenant == *super::tenant(of));
+                && list.tenant.as_ref().is_none_or(|of| *effect.name.tenant == *in_force(of));
             if fits && super::state_now(now, &effect) == list.state {
                 listed.effects.push(self.show_effect(now, effect));
             }

@@ -33,7 +33,6 @@ use crate::command::{Begin, BeginOf, EffectQuery, EffectView, Missing, Rejection
 use crate::effect::{Doubt, DoubtCause, EffectName, EffectRow, EffectState, Scope, check_key};
 use crate::id::Text;
 use crate::limits::{RECOVERY_GRACE_MS, TENANT_BYTES_MAX};
-use crate::message::DEFAULT_TENANT;
 use crate::pack::{effect_hash, effect_row};
 use crate::pipeline::found::Found;
 use crate::row::{Hash16, Key, RecordKind};
@@ -73,7 +72,7 @@ impl Shard {
     ) -> Decided {
         if let Scope::Produce(topic) = &query.scope {
             let topic = self.topic_named(topic)?.row.id;
-            let taken = self.taken_key(now, topic, tenant(&query.tenant), &query.key, found)?;
+            let taken = self.taken_key(now, topic, query.tenant(), &query.key, found)?;
             let taken = taken.ok_or(Rejection::NotFound(Missing::Effect))?;
             return Ok(Decision::reply(Reply::TakenKey(Box::new(taken))));
         }
@@ -110,7 +109,7 @@ impl Shard {
         };
         Ok(EffectName {
             namespace: query.namespace.clone(),
-            tenant: tenant(&query.tenant).into(),
+            tenant: query.tenant().into(),
             topic,
             scope: scope.into(),
             key: query.key.clone(),
@@ -211,10 +210,6 @@ fn state_now(now: Timestamp, row: &EffectRow) -> EffectState {
         (EffectState::InDoubt, OnDoubt::Retry) if is_past_window => EffectState::Parked,
         (state, _) => state,
     }
-}
-
-fn tenant(tenant: &str) -> &str {
-    if tenant.is_empty() { DEFAULT_TENANT } else { tenant }
 }
 
 fn delivery_scope(topic: &str, group: &str) -> String {
