@@ -6,13 +6,13 @@ mod effect;
 mod explain;
 mod outbox;
 mod peek;
+mod produce;
 
-use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::{Doubt, EffectState};
 use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
-use crate::message::{Envelope, Receipt, Routing, Trace};
+use crate::message::Receipt;
 use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
@@ -27,6 +27,7 @@ pub use effect::{
 pub use explain::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 pub use outbox::{Arrive, Arrived, Outgoing, Sender};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
+pub use produce::{Produce, Routed, RoutedKey, Seen};
 
 /// A topic by name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +36,19 @@ pub struct TopicName {
     pub namespace: Text,
     /// The name in it.
     pub topic: Text,
+}
+
+impl Command {
+    /// The messages it would store.
+    pub fn produces(&mut self) -> &mut [Produce] {
+        if let Command::Produce(produce) = self {
+            return std::slice::from_mut(produce);
+        }
+        if let Command::Commit(commit) = self {
+            return &mut commit.produce;
+        }
+        &mut []
+    }
 }
 
 /// A group by name.
@@ -123,6 +137,8 @@ pub enum Command {
     Resolve(Box<Resolve>),
     /// Show an effect.
     ViewEffect(Box<EffectQuery>),
+    /// Show a taken key of a topic on another shard.
+    ViewRouted(Box<RoutedKey>),
     /// Look for effects whose outcome is not known.
     ListEffects(Box<ListEffects>),
     /// Send what waits for another shard. Comes from the shard itself.
@@ -223,23 +239,6 @@ pub enum SeekTo {
     Time(Timestamp),
     /// One partition to an offset, clamped to what is kept.
     Offset { partition: u32, offset: Offset },
-}
-
-/// Store a message.
-#[derive(Debug, Clone)]
-pub struct Produce {
-    /// The requested topic.
-    pub topic: TopicName,
-    /// Message key.
-    pub key: Bytes,
-    /// Message value.
-    pub value: Bytes,
-    /// What else the producer says.
-    pub envelope: Envelope,
-    /// What the router said, if it was asked.
-    pub routing: Option<Box<Routing>>,
-    /// Trace context.
-    pub trace: Option<Box<Trace>>,
 }
 
 /// A consumer comes.
@@ -385,7 +384,7 @@ pub struct Redrive {
 }
 
 /// What a shard answers when it does what was asked.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Reply {
     /// Nothing to add.
@@ -442,6 +441,8 @@ pub enum Reply {
     Effects(Box<Effects>),
     /// So far messages of another shard have arrived.
     Arrived(Arrived),
+    /// Another shard answers, if it is asked this.
+    Elsewhere(Box<Command>),
     /// So much would go with a topic.
     WouldDeleteTopic { messages: u64, open: u64, groups: u64, dead_letters: u64 },
     /// So much would go with a group.

@@ -14,6 +14,11 @@ pub fn shard_of_topic(namespace: &str, topic: &str, shards: u32) -> ShardId {
     shard_of(&[namespace, topic.strip_prefix(DEAD_LETTERS).unwrap_or(topic)], shards)
 }
 
+/// Whether a topic is one of dead letters.
+pub(crate) fn is_dead_letters(topic: &str) -> bool {
+    topic.starts_with(DEAD_LETTERS)
+}
+
 /// The shard of an effect that belongs to no delivery.
 pub fn shard_of_effect(namespace: &str, scope: &str, key: &str, shards: u32) -> ShardId {
     shard_of(&[namespace, scope, key], shards)
@@ -99,6 +104,7 @@ impl Command {
             Command::Commit(commit) => Place::Shard(commit.token.shard),
             Command::Resolve(resolve) => effect(&resolve.name),
             Command::ViewEffect(query) => effect(query),
+            Command::ViewRouted(key) => Place::Shard(key.target),
             Command::ListEffects(list) => Place::Shard(list.shard),
             Command::ListTopics { .. } | Command::StorageLow(_) => Place::Every,
             Command::Leave(_)

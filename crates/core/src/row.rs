@@ -68,19 +68,23 @@ impl Table {
 pub enum RecordKind {
     /// A taken idempotency key of a topic.
     Dedupe = 1,
+    /// Where the message of a key went, if that was another shard.
+    Pin = 2,
     /// How a delivery ended.
     Tombstone = 3,
     /// A side effect.
     Effect = 4,
     /// A commit, to be told again.
     Commit = 5,
+    /// A taken idempotency key of a topic on another shard.
+    Routed = 6,
 }
 
 impl RecordKind {
     /// The kind of a number.
     pub fn of(number: u8) -> Option<RecordKind> {
-        let all =
-            [RecordKind::Dedupe, RecordKind::Tombstone, RecordKind::Effect, RecordKind::Commit];
+        use RecordKind::*;
+        let all = [Dedupe, Pin, Tombstone, Effect, Commit, Routed];
         all.into_iter().find(|kind| *kind as u8 == number)
     }
 }

@@ -49,12 +49,14 @@ pub struct Config {
     pub min_free_bytes: u64,
     /// Settings of topics that do not say otherwise.
     pub defaults: Settings,
-    /// How many shards there are. One, but in tests: a storage does not keep the number yet, and names are
-    /// found by it.
-    pub shards: u32,
+    /// How many shards a storage gets when it is made; one if nobody says. It keeps their number.
+    pub shards: Option<u32>,
     /// The build.
     pub commit: &'static str,
 }
+
+/// Each shard is a task with its own rows in memory.
+const SHARDS_MAX: u32 = 1024;
 
 impl Config {
     /// A server for this machine.
@@ -70,7 +72,7 @@ impl Config {
             value_bytes: VALUE_BYTES_DEFAULT,
             min_free_bytes: MIN_FREE_BYTES,
             defaults: Settings::default(),
-            shards: 1,
+            shards: None,
             commit: "unknown",
         }
     }
@@ -110,6 +112,11 @@ impl Config {
         if !(1..=Semaphore::MAX_PERMITS).contains(&self.limits.connections) {
             let (given, most) = (self.limits.connections, Semaphore::MAX_PERMITS);
             fault("limits.connections", format!("{given} is not within 1 to {most}"));
+        }
+        if let Some(shards) = self.shards
+            && !(1..=SHARDS_MAX).contains(&shards)
+        {
+            fault("storage.shards", format!("{shards} is not within 1 to {SHARDS_MAX}"));
         }
         if let Some(Rejection::Invalid { field, why }) = refused(&self.defaults) {
             fault(&format!("defaults.{field}"), why.to_string());

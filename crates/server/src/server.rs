@@ -57,7 +57,7 @@ impl Server {
         let (engine, identity, about) = open(&config)?;
         let keys = identity.token_keys().expect("looked at when it was opened");
         let shard = ShardConfig {
-            shards: config.shards,
+            shards: identity.shards,
             restore: identity.restore,
             defaults: config.defaults.clone(),
             value_bytes_max: config.value_bytes,
@@ -146,10 +146,10 @@ fn open(config: &Config) -> Result<(Arc<dyn Engine>, Identity, About), StartErro
         EngineConfig::Memory => {
             let durability = "none: everything is in memory";
             let about = About { engine: "memory", durability, started_at, commit };
-            (Arc::new(Memory::new(wall_clock)), Identity::random(), about)
+            (Arc::new(Memory::new(wall_clock)), Identity::random(config.shards.unwrap_or(1)), about)
         }
         EngineConfig::Sqlite(directory) => {
-            let engine = Sqlite::open(directory)?;
+            let engine = Sqlite::open(directory, config.shards)?;
             let identity = engine.identity().clone();
             let durability = "fsync before every acknowledgement";
             let about = About { engine: "sqlite", durability, started_at, commit };

@@ -149,6 +149,8 @@ impl Bench {
             envelope: Envelope { idempotency_key, ..Envelope::default() },
             routing: None,
             trace: None,
+            seen: None,
+            routed: None,
         })));
     }
 

@@ -169,6 +169,7 @@ fn told(reply: &Reply) -> Told {
         | Reply::Purged { .. }
         | Reply::Committed { .. }
         | Reply::Arrived(_)
+        | Reply::Elsewhere(_)
         | Reply::Finished { .. }
         | Reply::Effect(_)
         | Reply::TakenKey(_)

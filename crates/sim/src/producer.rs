@@ -193,6 +193,8 @@ impl World {
             },
             routing: None,
             trace: None,
+            seen: None,
+            routed: None,
         }));
         let tenant = sent.tenant.clone().unwrap_or_else(|| "default".into());
         let message = Content { body: sent.body, key: sent.key.clone(), tenant };

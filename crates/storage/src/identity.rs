@@ -14,6 +14,9 @@ pub struct Identity {
     /// Grows when the storage begins again from a backup, so that no id and no token of after the backup
     /// is taken for one of now.
     pub restore: u32,
+    /// How many shards it has. Names are found by it, so it never changes.
+    #[serde(default = "one")]
+    pub shards: u32,
     current_key: u8,
     /// In hex, by number.
     keys: BTreeMap<u8, String>,
@@ -21,10 +24,10 @@ pub struct Identity {
 
 impl Identity {
     /// A new one.
-    pub fn random() -> Identity {
+    pub fn random(shards: u32) -> Identity {
         let key = HEXLOWER.encode(&random::<32>());
         let storage = HEXLOWER.encode(&random::<16>());
-        Identity { storage, restore: 0, current_key: 1, keys: BTreeMap::from([(1, key)]) }
+        Identity { storage, restore: 0, shards, current_key: 1, keys: BTreeMap::from([(1, key)]) }
     }
 
     /// The keys that make and prove lease tokens. None if what is stored are no keys.
@@ -40,6 +43,11 @@ impl Identity {
                 Some(keys.and(*number, key(hex)?))
             })
     }
+}
+
+/// What storages were made with before they knew.
+fn one() -> u32 {
+    1
 }
 
 fn random<const N: usize>() -> [u8; N] {

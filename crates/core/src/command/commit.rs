@@ -20,9 +20,6 @@ pub struct Commit {
     pub produce: Vec<Produce>,
     /// Short for an effect of the message's own key that succeeded.
     pub result: Option<EffectResult>,
-    /// The first of the messages whose topic, on another shard, is not there: it is refused, unless all this
-    /// was committed before.
-    pub absent: Option<usize>,
 }
 
 /// How a delivery ends.

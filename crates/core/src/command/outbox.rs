@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Produce, TopicName};
+use crate::command::{Produce, Routed, TopicName};
 use crate::id::{GroupId, Lane, MessageId, ShardId, Text, TopicId};
-use crate::message::{Envelope, Trace};
+use crate::message::{Envelope, Routing, Trace};
 
 /// A message that a commit produced for another shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,10 +20,14 @@ pub struct Outgoing {
     pub value: Bytes,
     /// What else the commit says.
     pub envelope: Envelope,
+    /// What the router said, if it was asked.
+    pub routing: Option<Box<Routing>>,
     /// Trace context.
     pub trace: Option<Box<Trace>>,
     /// Whose commit it was, should it not be taken.
     pub sender: Sender,
+    /// Where it was asked for, if that was another topic.
+    pub routed: Option<Routed>,
 }
 
 /// The delivery whose commit produced a message.
@@ -31,7 +35,8 @@ pub struct Outgoing {
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Sender {
     pub topic: TopicId,
-    pub group: GroupId,
+    /// None if it was routed on after it had arrived.
+    pub group: Option<GroupId>,
     pub lane: Lane,
     pub message: MessageId,
 }
@@ -44,8 +49,10 @@ impl Outgoing {
             key: produce.key.clone(),
             value: produce.value.clone(),
             envelope: produce.envelope.clone(),
+            routing: produce.routing.clone(),
             trace: produce.trace.clone(),
             sender,
+            routed: produce.routed,
         }
     }
 
@@ -55,8 +62,10 @@ impl Outgoing {
             key: self.key.clone(),
             value: self.value.clone(),
             envelope: self.envelope.clone(),
-            routing: None,
+            routing: self.routing.clone(),
             trace: self.trace.clone(),
+            seen: None,
+            routed: self.routed,
         }
     }
 }

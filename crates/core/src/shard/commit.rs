@@ -5,18 +5,16 @@
 //! refused. An attempt that holds its message has not committed, so the record is only looked for when
 //! it does not.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::bucket;
 use crate::change::{Decision, Entry, Lookup, Reads, Record};
 use crate::command::{
-    Claim, Commit, CommitReceipt, Ending, Finish, Missing, Nack, NackKind, Part, Produce,
-    Rejection, Reply, Sender, Stale,
+    Claim, Commit, CommitReceipt, Ending, Finish, Nack, NackKind, Part, Produce, Rejection, Reply,
+    Sender, Stale,
 };
 use crate::effect::{EffectRow, Outcome};
-use crate::id::{Generation, GroupId, Lane, Offset, ShardId};
+use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::limits::{DELAY_MS_MAX, EFFECTS_MAX, PRODUCES_MAX};
 use crate::message::Message;
 use crate::pack::{self, effect_hash};
@@ -25,6 +23,7 @@ use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::dedupe::content;
 use crate::shard::ledger::{self, Effects};
 use crate::shard::produce::Beside;
+use crate::shard::route::Stored;
 use crate::shard::settle::{Held, Standing, over};
 use crate::shard::{Decided, Refusal, Shard};
 use crate::time::Timestamp;
@@ -194,35 +193,37 @@ impl Shard {
         };
         let mut decision = Decision::reply(Reply::Done);
         let mut beside = Beside::default();
-        let mut queued: BTreeMap<ShardId, u64> = BTreeMap::new();
+        let sender = Sender {
+            topic: held.topic.row.id,
+            group: Some(held.group.row.id),
+            lane: held.lane,
+            message: self.id_of(held, message),
+        };
         let (mut produced, mut needs): (Vec<CommitReceipt>, Reads) = (Vec::new(), Vec::new());
         for (index, asked) in commit.produce.iter().enumerate() {
+            let refused = |refusal: Refusal| in_part(Part::Produce, index, refusal);
             let produce = with_origin(asked, message);
-            let topic = asked.topic.topic.clone();
-            if commit.absent == Some(index) {
-                let why = Rejection::NotFound(Missing::Topic);
-                return Err(in_part(Part::Produce, index, why.into()));
-            }
-            if let Some(target) = self.elsewhere(&produce) {
-                let before = queued.entry(target).or_default();
-                let sender = Sender {
-                    topic: held.topic.row.id,
-                    group: held.group.row.id,
-                    lane: held.lane,
-                    message: self.id_of(held, message),
-                };
-                let changes = &mut decision.changes;
-                let put = self.queue(now, target, &produce, sender, *before, changes);
-                put.map_err(|why| in_part(Part::Produce, index, why.into()))?;
-                *before += 1;
-                produced.push(CommitReceipt { topic, receipt: None });
-                continue;
-            }
-            match self.store(now, &produce, Some(&mut beside), found, &mut decision) {
-                Ok(receipt) => produced.push(CommitReceipt { topic, receipt: Some(receipt) }),
-                Err(Refusal::Needs(more)) => needs.extend(more),
-                Err(refusal) => return Err(in_part(Part::Produce, index, refusal)),
-            }
+            let stored = match self.elsewhere(now, &produce) {
+                Err(why) => return Err(refused(why.into())),
+                Ok(Some(target)) => Ok(Stored::Elsewhere(target, Box::new(produce))),
+                Ok(None) => self.store(now, &produce, Some(&mut beside), found, &mut decision),
+            };
+            let receipt = match stored {
+                Ok(Stored::Here(receipt)) => Some(receipt),
+                Ok(Stored::Elsewhere(target, onward)) => {
+                    let room = self.check_outbox(target, &beside);
+                    room.map_err(|why| refused(why.into()))?;
+                    let changes = &mut decision.changes;
+                    self.queue(target, &onward, sender.clone(), &mut beside, changes);
+                    None
+                }
+                Err(Refusal::Needs(more)) => {
+                    needs.extend(more);
+                    continue;
+                }
+                Err(refusal) => return Err(refused(refusal)),
+            };
+            produced.push(CommitReceipt { topic: asked.topic.topic.clone(), receipt });
         }
         if !needs.is_empty() {
             return Err(needs.into());
@@ -277,7 +278,7 @@ fn with_origin(produce: &Produce, message: &Message) -> Produce {
 
 /// Everything that makes a commit another one.
 fn fingerprint(commit: &Commit) -> [u8; 16] {
-    let Commit { token: _, ending, effects, produce, result, absent: _ } = commit;
+    let Commit { token: _, ending, effects, produce, result } = commit;
     let effects: Vec<_> = effects
         .iter()
         .map(|Finish { token, status, outcome: Outcome { code, result, error } }| {

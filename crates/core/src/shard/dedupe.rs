@@ -5,14 +5,14 @@
 use serde::{Deserialize, Serialize};
 
 use crate::bucket::bucket;
-use crate::change::{Change, Lookup, Reads, Record};
-use crate::command::{Produce, Produced, Rejection};
+use crate::change::{Change, Lookup, Record};
+use crate::command::{Produce, Produced, Rejection, Routed};
 use crate::id::{Text, TopicId};
 use crate::message::{Envelope, Receipt, tenant_of};
 use crate::pack;
 use crate::pipeline::found::Found;
 use crate::row::{Hash16, Key, RecordKind};
-use crate::shard::{Refusal, Shard, Topic};
+use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
 
 /// What is stored under a taken key.
@@ -30,9 +30,10 @@ struct DedupeRecord {
 
 /// A keyed produce: its key and the name of its record.
 pub(super) struct Keyed<'a> {
-    topic: TopicId,
-    tenant: &'a str,
-    key: &'a Text,
+    pub(super) topic: TopicId,
+    pub(super) tenant: &'a str,
+    pub(super) key: &'a Text,
+    kind: RecordKind,
     hash: Hash16,
 }
 
@@ -43,13 +44,29 @@ impl<'a> Keyed<'a> {
         Some(Keyed::named(topic, tenant_of(envelope), key))
     }
 
-    fn named(topic: TopicId, tenant: &'a str, key: &'a Text) -> Keyed<'a> {
-        let hash = pack::hash16(RecordKind::Dedupe, &(topic, tenant, key));
-        Keyed { topic, tenant, key, hash }
+    pub(super) fn named(topic: TopicId, tenant: &'a str, key: &'a Text) -> Keyed<'a> {
+        let kind = RecordKind::Dedupe;
+        Keyed { topic, tenant, key, kind, hash: pack::hash16(kind, &(topic, tenant, key)) }
     }
 
-    pub(super) fn reads(&self) -> Reads {
-        vec![Lookup::Row(Key::Record { kind: RecordKind::Dedupe, hash: self.hash })]
+    /// The same for a topic on another shard.
+    pub(super) fn routed(of: &Routed, tenant: &'a str, key: &'a Text) -> Keyed<'a> {
+        let (kind, topic) = (RecordKind::Routed, of.topic);
+        Keyed {
+            topic,
+            tenant,
+            key,
+            kind,
+            hash: pack::hash16(kind, &(of.source, topic, tenant, key)),
+        }
+    }
+
+    fn record_key(&self) -> Key {
+        Key::Record { kind: self.kind, hash: self.hash }
+    }
+
+    pub(super) fn lookup(&self) -> Lookup {
+        Lookup::Row(self.record_key())
     }
 
     /// The receipt under this key, if it is taken.
@@ -84,8 +101,7 @@ impl<'a> Keyed<'a> {
 
     /// The record of this key, while it is taken.
     fn record(&self, now: Timestamp, found: &Found<'_>) -> Result<Option<DedupeRecord>, Refusal> {
-        let key = Key::Record { kind: RecordKind::Dedupe, hash: self.hash };
-        let Some(row) = found.row(key)? else {
+        let Some(row) = found.row(self.record_key())? else {
             return Ok(None);
         };
         let record: DedupeRecord = pack::open(&row.body);
@@ -95,33 +111,29 @@ impl<'a> Keyed<'a> {
     }
 }
 
-impl Shard {
-    /// What is stored under a taken key.
-    pub(super) fn taken_key(
+impl Keyed<'_> {
+    /// What is stored under this key, if it is taken.
+    pub(super) fn shown(
         &self,
         now: Timestamp,
-        topic: TopicId,
-        tenant: &str,
-        key: &Text,
         found: &Found<'_>,
     ) -> Result<Option<Produced>, Refusal> {
-        let keyed = Keyed::named(topic, tenant, key);
-        let record = keyed.record(now, found)?;
+        let record = self.record(now, found)?;
         Ok(record.map(|DedupeRecord { receipt, expires, .. }| Produced { receipt, expires }))
     }
+}
 
+impl Shard {
     /// Takes the key for the message of `receipt`.
     pub(super) fn take_key(
         &self,
         now: Timestamp,
         keyed: &Keyed<'_>,
-        requested: &Topic,
+        expires: Timestamp,
         produce: &Produce,
         receipt: &Receipt,
         changes: &mut Vec<Change>,
     ) {
-        let ttl_ms = requested.settings.dedupe_ttl_ms;
-        let expires = now.after(ttl_ms);
         let record = DedupeRecord {
             topic: keyed.topic,
             tenant: keyed.tenant.into(),
@@ -131,10 +143,10 @@ impl Shard {
             expires,
         };
         let record = Record {
-            kind: RecordKind::Dedupe,
+            kind: keyed.kind,
             hash: keyed.hash,
             expires,
-            bucket: bucket(expires, ttl_ms),
+            bucket: bucket(expires, expires.since(now)),
             body: pack::seal(&record),
         };
         self.put_record(now, record, changes);

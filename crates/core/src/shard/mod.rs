@@ -43,6 +43,7 @@ mod produce;
 mod purge;
 mod redrive;
 mod retention;
+mod route;
 mod says;
 mod seek;
 mod settle;
@@ -220,6 +221,7 @@ impl Shard {
             | Command::ViewGroup(_)
             | Command::ListTopics { .. }
             | Command::ListGroups(_)
+            | Command::ViewRouted(_)
             | Command::StorageLow(_) => Vec::new(),
         }
     }
@@ -276,6 +278,7 @@ impl Shard {
             Command::ExtendEffect(extend) => self.extend_effect(now, extend, found),
             Command::Resolve(resolve) => self.resolve(now, resolve, found),
             Command::ViewEffect(query) => self.view_effect(now, query, found),
+            Command::ViewRouted(key) => self.view_routed(now, key, found),
             Command::ListEffects(list) => self.list_effects(now, list, found),
             Command::StorageLow(is_low) => Ok(backlog::storage_low(*is_low)),
         }

@@ -7,8 +7,10 @@
 //! 3. That a window was sent is volatile: whoever recovers sends it again.
 
 use crate::change::{Change, Chore, Decision, Effect, Lookup, Note, Reads};
-use crate::command::{Arrive, Arrived, Full, Outgoing, Produce, Rejection, Reply, Sender};
-use crate::id::{ShardId, Text};
+use crate::command::{
+    Arrive, Arrived, Full, Missing, Outgoing, Produce, Rejection, Reply, Seen, Sender,
+};
+use crate::id::{Lane, ShardId, Text};
 use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
 use crate::message::DeathReason;
 use crate::pack;
@@ -18,6 +20,7 @@ use crate::row::MarkKind;
 use crate::shard::bury::Letter;
 use crate::shard::expiry::cut;
 use crate::shard::produce::{Beside, message};
+use crate::shard::route::Stored;
 use crate::shard::{Decided, Refusal, Shard, done};
 use crate::time::Timestamp;
 
@@ -35,38 +38,49 @@ impl Shard {
         Change::Mark { kind, id: u64::from(of.0), value }
     }
 
-    /// The shard a message is for, if it is not this one.
-    pub(super) fn elsewhere(&self, produce: &Produce) -> Option<ShardId> {
-        let topic = &produce.topic;
-        let shard = shard_of_topic(&topic.namespace, &topic.topic, self.config.shards);
-        (shard != self.config.shard).then_some(shard)
-    }
-
-    /// Puts a message of a commit on its way. `before`: how many of the same commit go the same way.
-    pub(super) fn queue(
+    /// The shard of its requested topic, if it is not this one: its key is looked at there.
+    pub(super) fn elsewhere(
         &self,
         now: Timestamp,
+        produce: &Produce,
+    ) -> Result<Option<ShardId>, Rejection> {
+        let topic = &produce.topic;
+        let shard = shard_of_topic(&topic.namespace, &topic.topic, self.config.shards);
+        if shard == self.config.shard {
+            return Ok(None);
+        }
+        self.check_produce(now, produce)?;
+        match produce.seen {
+            Some(Seen::Absent) => Err(Rejection::NotFound(Missing::Topic)),
+            Some(Seen::Partitions(_)) | None => Ok(Some(shard)),
+        }
+    }
+
+    /// More than this is not put on its way to one shard.
+    pub(super) fn check_outbox(&self, target: ShardId, beside: &Beside) -> Result<(), Rejection> {
+        let next = self.mark(MarkKind::OutboxNext, target) + beside.queued(target);
+        match next - self.mark(MarkKind::OutboxDone, target) < OUTBOX_WAITING_MAX {
+            true => Ok(()),
+            false => {
+                Err(Rejection::Exhausted { full: Full::Outbox, retry_after_ms: FULL_RETRY_MS })
+            }
+        }
+    }
+
+    /// Puts a message on its way.
+    pub(super) fn queue(
+        &self,
         target: ShardId,
         produce: &Produce,
         sender: Sender,
-        before: u64,
+        beside: &mut Beside,
         changes: &mut Vec<Change>,
-    ) -> Result<(), Rejection> {
-        self.check_produce(now, produce)?;
-        let aside = produce.envelope.target_topic.as_ref();
-        let aside =
-            aside.map(|to| shard_of_topic(&produce.topic.namespace, to, self.config.shards));
-        if aside.is_some_and(|shard| shard != target) {
-            return Err(Rejection::invalid("target_topic", "it is on another shard"));
-        }
-        let seq = self.mark(MarkKind::OutboxNext, target) + before;
-        if seq - self.mark(MarkKind::OutboxDone, target) >= OUTBOX_WAITING_MAX {
-            return Err(Rejection::Exhausted { full: Full::Outbox, retry_after_ms: FULL_RETRY_MS });
-        }
+    ) {
+        let seq = self.mark(MarkKind::OutboxNext, target) + beside.queued(target);
+        *beside.queued.entry(target).or_default() += 1;
         let message = Box::new(Outgoing::of(produce, sender));
         changes.push(Change::Outbox { target, seq, message });
         changes.push(self.set_mark(MarkKind::OutboxNext, target, seq + 1));
-        Ok(())
     }
 
     pub(super) fn send_reads(&self, target: ShardId) -> Reads {
@@ -120,8 +134,14 @@ impl Shard {
                 refused = Some("it was refused before".into());
                 break;
             }
-            match self.store(now, &message.produce(), Some(&mut beside), found, &mut decision) {
-                Ok(_) => through += 1,
+            let produce = message.produce();
+            match self.store(now, &produce, Some(&mut beside), found, &mut decision) {
+                Ok(Stored::Here(_)) => through += 1,
+                Ok(Stored::Elsewhere(target, onward)) => {
+                    through += 1;
+                    let sender = self.resender(&produce, message)?;
+                    self.queue(target, &onward, sender, &mut beside, &mut decision.changes);
+                }
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(Refusal::Rejected(why)) => {
                     refused = Some(cut(&why.to_string().into(), REASON_BYTES_MAX));
@@ -181,6 +201,12 @@ impl Shard {
         Ok(decision)
     }
 
+    /// Should it not be taken there either, it is returned to the topic that routed it on.
+    fn resender(&self, produce: &Produce, message: &Outgoing) -> Result<Sender, Rejection> {
+        let topic = self.topic_named(&produce.topic)?.row.id;
+        Ok(Sender { topic, group: None, lane: Lane::of(0), ..message.sender.clone() })
+    }
+
     /// The target would not have it. If its topic is gone by now there is nobody to tell.
     fn return_to_sender(
         &self,
@@ -191,7 +217,8 @@ impl Shard {
     ) {
         let Sender { topic, group, lane, message: id } = &outgoing.sender;
         let Some(source) = self.topics.get(topic) else { return };
-        let group = self.groups.get(group).map(|group| group.row.name.clone());
+        let group = group.and_then(|group| self.groups.get(&group));
+        let group = group.map(|group| group.row.name.clone());
         let letter = Letter {
             source,
             lane: *lane,

@@ -3,19 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::change::{Change, Decision, Note, Reads};
-use crate::command::{Produce, Rejection, Reply, TopicName};
-use crate::id::{Lane, TopicId};
+use crate::change::{Change, Decision, Lookup, Note, Reads};
+use crate::command::{Command, Produce, Rejection, Reply, Routed};
+use crate::id::{Lane, ShardId, TopicId};
 use crate::limits::{
     DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX,
     KEY_BYTES_MAX, TENANT_BYTES_MAX,
 };
-use crate::message::{Envelope, Message, Receipt};
+use crate::message::{Envelope, Message, Receipt, tenant_of};
 use crate::pipeline::found::Found;
-use crate::placement::shard_of_topic;
 use crate::row::Hash16;
 use crate::settings::Keyless;
 use crate::shard::dedupe::{Keyed, content};
+use crate::shard::route::Stored;
 use crate::shard::{Decided, Refusal, Shard, Topic, done, partition};
 use crate::time::Timestamp;
 
@@ -27,32 +27,53 @@ pub(super) struct Beside {
     lanes: BTreeMap<(TopicId, Lane), u64>,
     /// Whose turn is next.
     turns: BTreeMap<TopicId, u32>,
-    /// Keys it takes, with the content and the receipt.
-    keys: BTreeMap<Hash16, ([u8; 16], Receipt)>,
+    /// Keys it takes, with the content, and the receipt unless it is for another shard.
+    keys: BTreeMap<Hash16, ([u8; 16], Option<Receipt>)>,
+    /// How many go to each other shard.
+    pub(super) queued: BTreeMap<ShardId, u64>,
     /// They were accepted before and have come a long way: what has run out by now is for delivery to see.
-    arrives: bool,
+    pub(super) arrives: bool,
 }
 
 impl Beside {
     pub(super) fn arriving() -> Beside {
         Beside { arrives: true, ..Beside::default() }
     }
+
+    pub(super) fn queued(&self, target: ShardId) -> u64 {
+        self.queued.get(&target).copied().unwrap_or(0)
+    }
 }
 
 impl Shard {
     pub(super) fn produce_reads(&self, produce: &Produce) -> Reads {
-        let topic = self.topic_named(&produce.topic).ok();
-        let keyed = topic.and_then(|topic| Keyed::of(topic.row.id, &produce.envelope));
-        keyed.map(|keyed| keyed.reads()).unwrap_or_default()
+        let Some(keyed) = self.keyed(produce).ok().flatten() else { return Vec::new() };
+        let mut reads = vec![keyed.lookup()];
+        if self.config.shards > 1 && produce.routed.is_none() {
+            reads.push(Lookup::Row(keyed.pin_key()));
+        }
+        reads
     }
 
     /// The order of the checks is part of the contract: a repeat of a done key is answered from its
     /// record even when the deadline has passed or the topic is full.
     pub(super) fn produce(&self, now: Timestamp, produce: &Produce, found: &Found<'_>) -> Decided {
         let mut decision = done();
-        let receipt = self.store(now, produce, None, found, &mut decision)?;
-        decision.reply = Reply::Produced(receipt);
+        decision.reply = match self.store(now, produce, None, found, &mut decision)? {
+            Stored::Here(receipt) => Reply::Produced(receipt),
+            Stored::Elsewhere(_, onward) => Reply::Elsewhere(Box::new(Command::Produce(onward))),
+        };
         Ok(decision)
+    }
+
+    /// The name of its key, by the topic that was asked for.
+    fn keyed<'a>(&self, produce: &'a Produce) -> Result<Option<Keyed<'a>>, Rejection> {
+        let envelope = &produce.envelope;
+        if let Some(routed) = &produce.routed {
+            let key = envelope.idempotency_key.as_ref();
+            return Ok(key.map(|key| Keyed::routed(routed, tenant_of(envelope), key)));
+        }
+        Ok(Keyed::of(self.topic_named(&produce.topic)?.row.id, envelope))
     }
 
     /// Stores a message, alone or `beside` others that the same decision stores.
@@ -60,24 +81,40 @@ impl Shard {
         &self,
         now: Timestamp,
         produce: &Produce,
-        beside: Option<&mut Beside>,
+        mut beside: Option<&mut Beside>,
         found: &Found<'_>,
         decision: &mut Decision,
-    ) -> Result<Receipt, Refusal> {
+    ) -> Result<Stored, Refusal> {
         check_syntax(produce)?;
-        let requested = self.topic_named(&produce.topic)?;
-        let keyed = Keyed::of(requested.row.id, &produce.envelope);
+        let keyed = self.keyed(produce)?;
         if let Some(keyed) = &keyed {
             let decided = beside.as_ref().and_then(|beside| beside.keys.get(&keyed.hash()));
             let taken = match decided {
-                Some((content, receipt)) => keyed.again(produce, content, receipt).map(Some)?,
+                Some((content, Some(receipt))) => {
+                    keyed.again(produce, content, receipt).map(Some)?
+                }
+                Some((other, None)) if *other != content(produce) => {
+                    return Err(Rejection::KeyConflict.into());
+                }
+                Some((_, None)) => None,
                 None => keyed.taken(now, produce, found)?,
             };
             if let Some(receipt) = taken {
-                return Ok(receipt);
+                return Ok(Stored::Here(receipt));
             }
         }
-        let topic = self.final_topic(produce, requested)?;
+        let others = beside.as_deref();
+        let onward = self.goes_on(now, produce, keyed.as_ref(), others, found, decision)?;
+        if let Some((target, onward)) = onward {
+            if let (Some(beside), Some(keyed)) = (&mut beside, &keyed) {
+                beside.keys.insert(keyed.hash(), (content(produce), None));
+            }
+            return Ok(Stored::Elsewhere(target, onward));
+        }
+        let topic = self.topic_named(&produce.final_topic())?;
+        if topic.is_dlq() {
+            return Err(Rejection::invalid("topic", "dead letters are not produced").into());
+        }
         if let Some(policy) = &produce.envelope.retry_policy {
             policy.over(&topic.settings.retry_policy).check()?;
         }
@@ -97,9 +134,10 @@ impl Shard {
                 self.check_room(topic, lane, size)?;
             }
         }
+        let is_routed = produce.routed.is_some() || topic.row.name != produce.topic.topic;
         let receipt = Receipt {
             id: self.message_id(topic.row.id, lane, offset),
-            final_topic: (topic.row.id != requested.row.id).then(|| topic.row.name.clone()),
+            final_topic: is_routed.then(|| topic.row.name.clone()),
             partition,
             offset,
             deduplicated: false,
@@ -107,16 +145,20 @@ impl Shard {
         if let Some(beside) = beside {
             *beside.lanes.entry((topic.row.id, lane)).or_default() += 1;
             beside.turns.extend(turn.map(|turn| (topic.row.id, turn)));
-            let keyed = keyed.as_ref();
-            beside.keys.extend(keyed.map(|of| (of.hash(), (content(produce), receipt.clone()))));
+            let taken = |of: &Keyed<'_>| (of.hash(), (content(produce), Some(receipt.clone())));
+            beside.keys.extend(keyed.as_ref().map(taken));
         }
         if let Some(keyed) = &keyed {
-            self.take_key(now, keyed, requested, produce, &receipt, &mut decision.changes);
+            let expires = match produce.routed {
+                Some(Routed { expires, .. }) => expires,
+                None => now.after(self.topic_named(&produce.topic)?.settings.dedupe_ttl_ms),
+            };
+            self.take_key(now, keyed, expires, produce, &receipt, &mut decision.changes);
         }
         let message = Arc::new(message(self.config.restore, now, produce));
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
         decision.notes.extend(turn.map(|turn| Note::KeylessTurn { topic: topic.row.id, turn }));
-        Ok(receipt)
+        Ok(Stored::Here(receipt))
     }
 
     /// What can be told of a message before its topic is known.
@@ -126,25 +168,7 @@ impl Shard {
         self.check_size(produce)
     }
 
-    /// Router, then envelope, then as requested.
-    fn final_topic(&self, produce: &Produce, requested: &Topic) -> Result<&Topic, Rejection> {
-        let routed = produce.routing.as_ref().and_then(|routing| routing.target_topic.as_ref());
-        let target = routed.or(produce.envelope.target_topic.as_ref());
-        let name = TopicName {
-            namespace: requested.row.namespace.clone(),
-            topic: target.unwrap_or(&requested.row.name).clone(),
-        };
-        if shard_of_topic(&name.namespace, &name.topic, self.config.shards) != self.config.shard {
-            return Err(Rejection::invalid("target_topic", "it is on another shard"));
-        }
-        let topic = self.topic_named(&name)?;
-        match topic.is_dlq() {
-            true => Err(Rejection::invalid("topic", "dead letters are not produced")),
-            false => Ok(topic),
-        }
-    }
-
-    fn check_size(&self, produce: &Produce) -> Result<(), Rejection> {
+    pub(super) fn check_size(&self, produce: &Produce) -> Result<(), Rejection> {
         let envelope_texts = texts(&produce.envelope);
         let envelope_bytes = envelope_texts.iter().map(|(_, text)| text.len()).sum::<usize>();
         let sizes = [
@@ -164,7 +188,7 @@ impl Shard {
     }
 }
 
-fn check_deadline(now: Timestamp, produce: &Produce) -> Result<(), Rejection> {
+pub(super) fn check_deadline(now: Timestamp, produce: &Produce) -> Result<(), Rejection> {
     match produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
         true => Err(Rejection::DeadlinePassed),
         false => Ok(()),
@@ -225,6 +249,22 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
     Ok(())
 }
 
+/// The partition that was asked for, if there is such a one.
+pub(super) fn asked_partition(
+    produce: &Produce,
+    partitions: u32,
+) -> Result<Option<u32>, Rejection> {
+    let routed = produce.routing.as_ref().and_then(|routing| routing.partition_override);
+    let asked = routed.or(produce.envelope.partition_override);
+    match asked.is_some_and(|partition| partition >= partitions) {
+        false => Ok(asked),
+        true => Err(Rejection::invalid(
+            "partition_override",
+            format!("there are {partitions} partitions"),
+        )),
+    }
+}
+
 /// The partition, and whose turn is next if it was chosen by turns.
 fn choose_partition(
     produce: &Produce,
@@ -232,15 +272,8 @@ fn choose_partition(
     turn: u32,
 ) -> Result<(u32, Option<u32>), Rejection> {
     let partitions = topic.row.partitions;
-    let routed = produce.routing.as_ref().and_then(|routing| routing.partition_override);
-    if let Some(partition) = routed.or(produce.envelope.partition_override) {
-        return match partition < partitions {
-            true => Ok((partition, None)),
-            false => Err(Rejection::invalid(
-                "partition_override",
-                format!("there are {partitions} partitions"),
-            )),
-        };
+    if let Some(partition) = asked_partition(produce, partitions)? {
+        return Ok((partition, None));
     }
     if !produce.key.is_empty() {
         return Ok((partition::of_key(&produce.key, partitions), None));

@@ -272,6 +272,8 @@ pub(crate) fn produce_with(value: &str, envelope: Envelope) -> Command {
         envelope,
         routing: None,
         trace: None,
+        seen: None,
+        routed: None,
     }))
 }
 

@@ -260,6 +260,8 @@ fn the_policy_of_a_message_is_completed_by_its_topics() {
             envelope: Envelope { retry_policy: Some(retry), ..Envelope::default() },
             routing: None,
             trace: None,
+            seen: None,
+            routed: None,
         })))
     };
     assert_eq!(produce(&mut world, "quick"), "stored 0:0");

@@ -31,6 +31,7 @@ mod recovery;
 mod redrive;
 mod retention;
 mod retry;
+mod route;
 mod seek;
 mod settle_table;
 mod since;

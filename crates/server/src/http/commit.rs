@@ -4,8 +4,7 @@ use axum::Json;
 use axum::extract::State;
 use driftq_api::commit::{Commit as CommitRequest, Committed, Produced, Queued};
 use driftq_core::command::{Commit, CommitReceipt, Ending};
-use driftq_core::placement::Place;
-use driftq_core::{Command, Rejection, Reply};
+use driftq_core::{Command, Reply};
 
 use super::effects::finish_of;
 use super::failure::Failure;
@@ -31,8 +30,7 @@ pub(crate) async fn commit(
     State(app): State<App>,
     input: Input<CommitRequest>,
 ) -> Result<Json<Committed>, Failure> {
-    let mut commit = commit_of(&app, input.asked)?;
-    commit.absent = absent(&app, &commit).await;
+    let commit = commit_of(&app, input.asked)?;
     let Reply::Committed { produced, repeated } =
         app.ask(Command::Commit(Box::new(commit))).await?
     else {
@@ -47,21 +45,6 @@ pub(crate) async fn commit(
     };
     let produced = produced.into_iter().map(receipt).collect();
     Ok(Json(Committed { status: "committed", repeated, produced }))
-}
-
-/// The first message whose topic is not there, of those that the shard of the delivery cannot see. A shard
-/// that does not answer is not waited for: what it would say comes back as a dead letter.
-async fn absent(app: &App, commit: &Commit) -> Option<usize> {
-    for (index, produce) in commit.produce.iter().enumerate() {
-        let view = Command::ViewTopic(produce.topic.clone());
-        if view.place(app.node.shards()) == Place::Shard(commit.token.shard) {
-            continue;
-        }
-        if let Ok(Err(Rejection::NotFound(_))) = app.node.call(view).await {
-            return Some(index);
-        }
-    }
-    None
 }
 
 fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, Failure> {
@@ -96,6 +79,5 @@ fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, Failure> {
         effects: effects.collect::<Result<_, _>>()?,
         produce: messages.collect::<Result<_, _>>()?,
         result: outcome(None, result, None, None)?.result,
-        absent: None,
     })
 }

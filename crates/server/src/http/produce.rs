@@ -135,6 +135,8 @@ pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Pro
         envelope: envelope.map(convert::envelope).unwrap_or_default(),
         routing: None,
         trace,
+        seen: None,
+        routed: None,
     })
 }
 

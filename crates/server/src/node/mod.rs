@@ -3,6 +3,7 @@
 //! One task per shard performs what the core's pipeline says. Callers reach it through a mailbox; a call
 //! that is not answered is *unknown*: the shard was lost between taking it and its commit.
 
+mod around;
 mod awaited;
 mod lost;
 mod mailbox;
@@ -123,9 +124,13 @@ impl Node {
     }
 
     /// Has a command decided, and waits until the answer may be shown.
-    pub async fn call(&self, command: Command) -> Result<Answered, Lost> {
-        if self.shards() == 1 || command.place(self.shards()) != Place::Every {
+    pub async fn call(&self, mut command: Command) -> Result<Answered, Lost> {
+        if self.shards() == 1 {
             return self.send(command)?.answered().await;
+        }
+        if command.place(self.shards()) != Place::Every {
+            self.look_around(&mut command).await;
+            return self.follow(self.send(command)?.answered().await?).await;
         }
         let mut replies = Vec::with_capacity(self.shards.len());
         for shard in &*self.shards {
@@ -138,12 +143,20 @@ impl Node {
     }
 
     /// Sends commands one after the other, so that a batch can decide them together, then waits for all.
-    pub async fn call_all(&self, commands: Vec<Command>) -> Vec<Result<Answered, Lost>> {
+    pub async fn call_all(&self, mut commands: Vec<Command>) -> Vec<Result<Answered, Lost>> {
+        if self.shards() > 1 {
+            for command in &mut commands {
+                self.look_around(command).await;
+            }
+        }
         let sent: Vec<_> = commands.into_iter().map(|command| self.send(command)).collect();
         let mut answers = Vec::with_capacity(sent.len());
         for call in sent {
             answers.push(match call {
-                Ok(call) => call.answered().await,
+                Ok(call) => match call.answered().await {
+                    Ok(answered) => self.follow(answered).await,
+                    Err(lost) => Err(lost),
+                },
                 Err(lost) => Err(lost),
             });
         }

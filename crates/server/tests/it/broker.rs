@@ -58,7 +58,8 @@ impl Broker {
         Broker::begin(None, |_| ()).await
     }
 
-    async fn on_disk(change: impl FnOnce(&mut Config)) -> Broker {
+    /// The same, with its configuration changed a little.
+    pub(crate) async fn on_disk(change: impl FnOnce(&mut Config)) -> Broker {
         let data = TempDir::new().expect("a directory of its own");
         Broker::begin(Some(data), change).await
     }

@@ -10,7 +10,7 @@ use crate::client::Client;
 const SHARDS: u32 = 5;
 
 async fn sharded() -> Broker {
-    Broker::with(|config| config.shards = SHARDS).await
+    Broker::with(|config| config.shards = Some(SHARDS)).await
 }
 
 /// Topics whose names do not end on one shard.
@@ -159,7 +159,7 @@ async fn what_another_shard_refuses_becomes_a_dead_letter_of_the_source() {
 
 #[tokio::test]
 async fn what_was_on_its_way_arrives_after_a_restart() {
-    let broker = Broker::durable().await.restart_with(|config| config.shards = SHARDS).await;
+    let broker = Broker::on_disk(|config| config.shards = Some(SHARDS)).await;
     for topic in TOPICS {
         broker.topic(topic).await;
     }
@@ -169,9 +169,54 @@ async fn what_was_on_its_way_arrives_after_a_restart() {
         TOPICS.iter().map(|topic| json!({ "topic": topic, "value": "next" })).collect();
     let commit = json!({ "token": delivery["lease"]["token"], "produce": produce });
     broker.post("/v1/commit", commit.clone()).await.is(200);
-    let broker = broker.restart_with(|config| config.shards = SHARDS).await;
+    let broker = broker.restart().await;
     assert_eq!(broker.post("/v1/commit", commit).await.is(200)["repeated"], true);
     for topic in &TOPICS[1..] {
         assert_eq!(arrives(&broker, topic, 1).await, ["next"], "{topic}");
     }
+}
+
+/// Topics of which the second is not on the shard of the first.
+async fn apart(broker: &Client) -> (&'static str, &'static str) {
+    for to in &TOPICS[1..] {
+        let routed = json!({ "topic": "a", "value": "probe", "envelope": { "target_topic": to } });
+        let id = broker.post("/v1/produce", routed).await.is(200)["id"].clone();
+        let local = broker.produce("a", "probe").await["id"].clone();
+        // The shard is in the id, before the topic: those of one shard begin alike.
+        if id.as_str().expect("an id")[..8] != local.as_str().expect("an id")[..8] {
+            return ("a", to);
+        }
+    }
+    panic!("all are on one shard");
+}
+
+#[tokio::test]
+async fn a_message_routed_to_another_shard_is_stored_once() {
+    let broker = Broker::on_disk(|config| config.shards = Some(SHARDS)).await;
+    for topic in TOPICS {
+        broker.topic(topic).await;
+    }
+    let (from, to) = apart(&broker).await;
+    let before = values(&broker, to).await.len();
+    let routed = |value: &str, to: &str| {
+        let envelope = json!({ "idempotency_key": "k", "target_topic": to });
+        json!({ "topic": from, "value": value, "envelope": envelope })
+    };
+    // A slip of the pen takes no key.
+    broker.post("/v1/produce", routed("x", "nowhere")).await.refused(404, "NOT_FOUND");
+    let first = broker.post("/v1/produce", routed("x", to)).await.is(200);
+    assert_eq!((&first["topic"], &first["final_topic"]), (&json!(from), &json!(to)));
+    let again = broker.post("/v1/produce", routed("x", to)).await.is(200);
+    assert_eq!((&again["id"], &again["deduplicated"]), (&first["id"], &json!(true)));
+    broker.post("/v1/produce", routed("y", to)).await.refused(422, "CONFLICT");
+    broker.post("/v1/produce", routed("x", from)).await.refused(422, "CONFLICT");
+    let broker = broker.restart().await;
+    let batch = json!({ "messages": [routed("x", to), routed("x", to)] });
+    let batch = broker.post("/v1/produce/batch", batch).await.is(200);
+    for index in 0..2 {
+        assert_eq!(batch["results"][index]["id"], first["id"], "{batch}");
+    }
+    let taken = broker.get(format!("/v1/idempotency?scope=produce/{from}&key=k")).await.is(200);
+    assert_eq!(taken["result"]["id"], first["id"]);
+    assert_eq!(values(&broker, to).await.len(), before + 1);
 }

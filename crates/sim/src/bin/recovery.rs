@@ -148,6 +148,8 @@ fn fill(messages: u64) -> Memory {
                 envelope: Default::default(),
                 routing: None,
                 trace: None,
+                seen: None,
+                routed: None,
             })));
         }
         sent = due;

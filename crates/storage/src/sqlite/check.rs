@@ -32,7 +32,7 @@ pub async fn check(
     if !directory::database(data).exists() {
         return Err(OpenError::Missing(data.to_owned()));
     }
-    let engine = Sqlite::open(data)?;
+    let engine = Sqlite::open(data, None)?;
     let connection = schema::reader(&directory::database(data))?;
     let mut checked = Checked::default();
     integrity(&connection, &mut checked)?;

@@ -57,6 +57,8 @@ pub enum OpenError {
     Newer { path: PathBuf, version: i32, known: i32 },
     #[error("{} does not hold what it should: {why}", path.display())]
     Damaged { path: PathBuf, why: String },
+    #[error("{} has {stored} shards and keeps their number: leave storage.shards out", path.display())]
+    Shards { path: PathBuf, stored: u32 },
     #[error("the database cannot be opened: {0}")]
     Database(#[from] rusqlite::Error),
 }
@@ -80,12 +82,16 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens a data directory, making what is not there. Refused while another process has it.
-    pub fn open(path: &Path) -> Result<Sqlite, OpenError> {
+    /// Opens a data directory, making what is not there, with that many shards or one. Refused while another
+    /// process has it, and if it is there with another number.
+    pub fn open(path: &Path, shards: Option<u32>) -> Result<Sqlite, OpenError> {
         let directory = Arc::new(Directory::lock(path)?);
         let database = directory.database.clone();
         let mut connection = schema::writer(&database)?;
-        let identity = identity(&connection, &database)?;
+        let identity = identity(&connection, &database, shards.unwrap_or(1))?;
+        if shards.is_some_and(|shards| shards != identity.shards) {
+            return Err(OpenError::Shards { path: path.to_owned(), stored: identity.shards });
+        }
         let readers =
             (0..READERS).map(|_| schema::reader(&database)).collect::<Result<Vec<_>, _>>()?;
         let poison = Arc::new(OnceLock::new());
@@ -188,8 +194,8 @@ fn next(queue: &Mutex<Receiver<Job>>) -> Option<Job> {
 }
 
 /// Who the storage is; a new one is somebody new.
-fn identity(connection: &Connection, path: &Path) -> Result<Identity, OpenError> {
-    let new = serde_json::to_string(&Identity::random()).expect("plain fields");
+fn identity(connection: &Connection, path: &Path, shards: u32) -> Result<Identity, OpenError> {
+    let new = serde_json::to_string(&Identity::random(shards)).expect("plain fields");
     connection.execute(
         "INSERT INTO meta (name, value) VALUES ('identity', ?1) ON CONFLICT DO NOTHING",
         [new],

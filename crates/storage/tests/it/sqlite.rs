@@ -59,7 +59,7 @@ impl Engine for Fresh {
 }
 
 fn open(directory: &Path) -> Sqlite {
-    Sqlite::open(directory).expect("it opens")
+    Sqlite::open(directory, None).expect("it opens")
 }
 
 fn claim(engine: &Sqlite) -> Ownership {
@@ -116,7 +116,7 @@ fn rows_and_identity_are_there_after_a_restart() {
 fn a_second_process_is_refused_with_the_pid_of_the_first() {
     let directory = TempDir::new().unwrap();
     let _engine = open(directory.path());
-    let refused = Sqlite::open(directory.path()).err().expect("refused").to_string();
+    let refused = Sqlite::open(directory.path(), None).err().expect("refused").to_string();
     assert!(refused.contains(&format!("in use by process {}", std::process::id())), "{refused}");
 }
 
@@ -142,13 +142,13 @@ fn a_newer_file_and_a_foreign_file_are_refused() {
     drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
     Connection::open(&file).unwrap().pragma_update(None, "user_version", 3).unwrap();
-    let refused = Sqlite::open(directory.path()).err().expect("refused");
+    let refused = Sqlite::open(directory.path(), None).err().expect("refused");
     let refused = refused.to_string();
     assert!(refused.contains("has format 3, this driftq knows 2: use a newer driftq"), "{refused}");
     let foreign = TempDir::new().unwrap();
     let other = Connection::open(foreign.path().join("driftq.db")).unwrap();
     other.execute_batch("CREATE TABLE invoices (id INTEGER)").unwrap();
-    let refused = Sqlite::open(foreign.path()).err().expect("refused").to_string();
+    let refused = Sqlite::open(foreign.path(), None).err().expect("refused").to_string();
     assert!(refused.contains("is not a database of DriftQ"), "{refused}");
 }
 
@@ -253,6 +253,8 @@ fn live(engine: &Sqlite) {
         envelope: Envelope::default(),
         routing: None,
         trace: None,
+        seen: None,
+        routed: None,
     };
     let commands = [Command::CreateTopic(Box::new(create)), Command::Produce(Box::new(produce))];
     for (ticket, command) in commands.into_iter().enumerate() {
@@ -320,4 +322,16 @@ fn people_can_look_with_sqlite3() {
         let count = format!("SELECT count(*) FROM {view}");
         assert_eq!(connection.query_row(&count, [], |row| row.get::<_, i64>(0)), Ok(0));
     }
+}
+
+#[test]
+fn a_storage_keeps_the_number_of_its_shards() {
+    let directory = TempDir::new().expect("a directory");
+    let number = |shards| Sqlite::open(directory.path(), shards).map(|one| one.identity().shards);
+    assert_eq!(number(Some(5)).expect("it opens"), 5);
+    assert_eq!(number(None).expect("it opens"), 5);
+    let refused = number(Some(1)).expect_err("refused").to_string();
+    let path = directory.path().display();
+    let says = "has 5 shards and keeps their number: leave storage.shards out";
+    assert_eq!(refused, format!("{path} {says}"));
 }

@@ -71,10 +71,7 @@ impl Shard {
         found: &Found<'_>,
     ) -> Decided {
         if let Scope::Produce(topic) = &query.scope {
-            let topic = self.topic_named(topic)?.row.id;
-            let taken = self.taken_key(now, topic, query.tenant(), &query.key, found)?;
-            let taken = taken.ok_or(Rejection::NotFound(Missing::Effect))?;
-            return Ok(Decision::reply(Reply::TakenKey(Box::new(taken))));
+            return self.view_taken(now, topic, query.tenant(), &query.key, found);
         }
         let effect = self.looked_at(now, query, found)?;
         Ok(Decision::reply(Reply::Effect(Box::new(effect))))

@@ -106,7 +106,6 @@ fn commit(world: &World, text: &[String]) -> Commit {
         effects: lines("effects", "finish").iter().map(|words| finish(world, words)).collect(),
         produce: lines("produce", "produce").iter().map(|words| produce(words)).collect(),
         result: option(text, "result").map(|text| EffectResult::Json(text.into())),
-        absent: option(text, "absent").map(|index| index.parse().expect("a number")),
     }
 }
 
@@ -121,10 +120,12 @@ pub(super) fn arrive(text: &[String]) -> Arrive {
             key: produce.key,
             value: produce.value,
             envelope: produce.envelope,
+            routing: produce.routing,
             trace: None,
+            routed: produce.routed,
             sender: Sender {
                 topic: TopicId(1),
-                group: GroupId(1),
+                group: Some(GroupId(1)),
                 lane: Lane(0),
                 message: "m_aaaacaaa".parse().expect("an id"),
             },

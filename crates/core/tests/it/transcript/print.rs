@@ -2,15 +2,25 @@
 
 use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
 use driftq_core::command::{
-    Arrive, Arrived, DeadLetter, Explained, ExplainedMessage, Full, InGroup, PeekedMessage,
+    Arrive, Arrived, DeadLetter, Explained, ExplainedMessage, Full, InGroup, PeekedMessage, Routed,
 };
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
-    Answered, Batch, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply, Text, Timestamp,
-    TopicId,
+    Answered, Batch, Command, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply, Text,
+    Timestamp, TopicId,
 };
 
 use super::{World, effect};
+
+fn goes_on(ask: &Command) -> String {
+    if let Command::Produce(onward) = ask {
+        let Routed { source, topic, expires } = onward.routed.expect("routed");
+        let (to, until) = (&onward.topic.topic, time(expires));
+        return format!("goes on to {to}, for {source}/{} until {until}", topic.0);
+    }
+    let Command::ViewRouted(key) = ask else { panic!("nothing else goes on: {ask:?}") };
+    format!("is asked of {}", key.target)
+}
 
 /// `30s`, `1.5s`.
 pub(super) fn time(at: Timestamp) -> String {
@@ -146,6 +156,7 @@ pub(crate) fn reply(answered: &Answered) -> String {
             ),
             Reply::Explained(explained) => self::explained(explained),
             Reply::Committed { produced, repeated } => effect::committed(produced, *repeated),
+            Reply::Elsewhere(ask) => goes_on(ask),
             Reply::Arrived(Arrived { through, refused, .. }) => match refused {
                 None => format!("arrived through {through}"),
                 Some(why) => format!("arrived through {through}, then refused: {why}"),

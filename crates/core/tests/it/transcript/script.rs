@@ -3,11 +3,11 @@
 use driftq_core::command::{
     Arrived, Beside, Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold,
     Join, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, Produce,
-    Purge, Redrive, Seek, SeekTo, Start, TopicName,
+    Purge, Redrive, Routed, Seek, SeekTo, Seen, Start, TopicName,
 };
 use driftq_core::{
     Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
-    SettingName, SettingsChange, SettingsPatch, ShardId, Timestamp,
+    Routing, SettingName, SettingsChange, SettingsPatch, ShardId, Timestamp, TopicId,
 };
 
 use super::World;
@@ -307,8 +307,34 @@ pub(super) fn produce(words: &[String]) -> Produce {
             deadline: option(words, "deadline").map(time),
             retry_policy: option(words, "retry").map(retry),
         },
-        routing: None,
+        routing: option(words, "route").map(routing),
         trace: None,
+        seen: option(words, "seen").map(|seen| match seen.parse() {
+            Ok(partitions) => Seen::Partitions(partitions),
+            Err(_) => Seen::Absent,
+        }),
+        routed: option(words, "routed").map(routed),
+    }
+}
+
+/// `route=receipts/1`: topic and partition.
+fn routing(text: &str) -> Box<Routing> {
+    let (topic, partition) = text.split_once('/').map_or((text, None), |(t, p)| (t, Some(p)));
+    Box::new(Routing {
+        label: "chosen".into(),
+        target_topic: Some(topic.into()),
+        partition_override: partition.map(|partition| partition.parse().expect("a partition")),
+        meta: [].into(),
+    })
+}
+
+/// `routed=1/1/9s`: shard, topic, the end of its key.
+fn routed(text: &str) -> Routed {
+    let parts: Vec<&str> = text.split('/').collect();
+    Routed {
+        source: ShardId(parts[0].parse().expect("a shard")),
+        topic: TopicId(parts[1].parse().expect("a topic")),
+        expires: time(parts[2]),
     }
 }
 

@@ -1,0 +1,190 @@
+//! Messages routed to a topic on another shard: a pin here, the message there, once whatever the router says.
+//!
+//! Of two shards `receipts` and `refunds` are on the first, `orders` on the second.
+
+use expect_test::expect;
+
+use crate::transcript::check_on;
+
+#[test]
+fn a_keyed_message_for_another_shard_is_pinned() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a to=receipts
+                goes on to receipts, for 1/1 until 604800s
+            0s produce orders a idem=k to=receipts seen=1
+                goes on to receipts, for 1/1 until 604800s
+            0s rows record
+                record 1
+            1s produce orders a idem=k to=receipts
+                goes on to receipts, for 1/1 until 604800s
+            2s produce orders a idem=k route=orders
+                refused: this idempotency key belongs to another message
+            2s produce orders b idem=k to=receipts
+                refused: this idempotency key belongs to another message
+            2s crash
+            3s produce orders a idem=k to=receipts seen=absent deadline=1s
+                goes on to receipts, for 1/1 until 604800s
+            4s effect produce/orders k
+                is asked of 0
+        "#]],
+    );
+}
+
+#[test]
+fn a_router_that_answers_differently_is_asked_in_vain() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a idem=k route=receipts/0
+                goes on to receipts, for 1/1 until 604800s
+            1s produce orders a idem=k route=orders
+                goes on to receipts, for 1/1 until 604800s
+            1s produce orders a idem=k route=refunds/3
+                goes on to receipts, for 1/1 until 604800s
+            1s produce orders a idem=l route=orders
+                stored 0:0
+            2s produce orders a idem=l route=receipts
+                stored 0:0 before
+        "#]],
+    );
+}
+
+#[test]
+fn no_key_is_pinned_to_a_way_that_leads_nowhere() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            1s produce nowhere a idem=k to=receipts
+                refused: no such topic
+            1s produce orders a idem=k to=receipts seen=absent
+                refused: no such topic
+            1s produce orders a idem=k to=receipts p=4 seen=4
+                refused: partition_override: there are 4 partitions
+            1s produce orders a idem=k to=dlq.receipts seen=1
+                refused: topic: dead letters are not produced
+            1s produce orders a idem=k to=receipts deadline=1s
+                refused: the deadline has passed
+            1s produce orders 2000000bytes idem=k to=receipts
+                refused: value has 2000000 bytes, at most 1048576 fit
+            1s rows record
+                record 0
+            1s produce orders b idem=k
+                stored 0:0
+        "#]],
+    );
+}
+
+#[test]
+fn a_pin_ends_with_its_key() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1 dedupe=60s
+                created
+            0s produce orders a idem=k to=receipts
+                goes on to receipts, for 1/1 until 60s
+            59s produce orders a idem=k to=orders
+                refused: this idempotency key belongs to another message
+            59s produce orders a idem=k to=receipts
+                goes on to receipts, for 1/1 until 60s
+            60s produce orders a idem=k to=orders
+                stored 0:0
+                expire 0/1
+        "#]],
+    );
+}
+
+#[test]
+fn what_was_routed_here_is_stored_once() {
+    check_on(
+        0,
+        2,
+        expect![[r#"
+            0s topic receipts 2
+                created
+            0s produce receipts a idem=k to=receipts routed=1/1/9s
+                stored 0:0 in receipts
+            1s produce receipts a idem=k to=receipts routed=1/1/9s
+                stored 0:0 in receipts before
+            1s produce receipts b idem=k to=receipts routed=1/1/9s
+                refused: this idempotency key belongs to another message
+            1s produce receipts a idem=k to=receipts routed=1/2/9s
+                stored 0:1 in receipts
+            1s produce receipts a idem=k to=receipts routed=2/1/9s
+                stored 0:2 in receipts
+            1s produce receipts a idem=k
+                stored 0:3
+            2s produce receipts a routed=1/1/9s
+                stored 0:4 in receipts
+            3s produce gone a idem=k routed=1/1/9s
+                refused: this idempotency key belongs to another message
+            9s produce receipts a idem=k to=receipts routed=1/1/18s
+                stored 0:5 in receipts
+        "#]],
+    );
+}
+
+#[test]
+fn messages_of_a_commit_are_pinned_and_queued_together() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a
+                stored 0:0
+            0s join a orders/biller lease=10s credit=1 owner=w1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            1s commit orders/biller 0:0.1 produce="orders r idem=k to=receipts; orders s idem=k to=receipts"
+                refused: produce[1]: this idempotency key belongs to another message
+            1s commit orders/biller 0:0.1 produce="orders r idem=k to=receipts; orders r idem=k to=receipts; orders t to=refunds"
+                committed, orders queued, orders queued, orders queued
+                outbox 0: 0 receipts "r"
+                outbox 0: 1 receipts "r"
+                outbox 0: 2 refunds "t"
+                orders/biller 0:0 acked
+                sends to 0: 3 from 0
+            2s produce orders r idem=k route=orders
+                refused: this idempotency key belongs to another message
+            2s produce orders r idem=k to=receipts
+                goes on to receipts, for 1/1 until 604801s
+        "#]],
+    );
+}
+
+#[test]
+fn what_arrives_may_have_to_go_on() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            1s arrive 0 from=0 messages="orders a idem=k to=receipts; orders b; orders c idem=l"
+                arrived through 3
+                outbox 0: 0 receipts "a"
+                sends to 0: 1 from 0
+            1s arrive 0 from=0 messages="orders a idem=k to=receipts; orders b; orders c idem=l"
+                arrived through 3
+            2s arrived 0 through=0 refused="no such topic"
+                ok
+                dead letter 0:0 undeliverable after 0 of , "no such topic"
+            3s dead orders values
+                0:0 undeliverable of  at 2s "no such topic" a (scanned 1, the end)
+        "#]],
+    );
+}
