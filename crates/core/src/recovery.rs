@@ -182,7 +182,7 @@ impl Recovery {
 
     /// The next read to make, if any.
     pub fn next_read(&self) -> Option<Read> {
-        let &(_, generation, lane, from) = self.blocks.front()?;
+        let (_, generation, lane, from) = self.blocks.front()?.clone();
         let to = Key::Block { generation, lane, block: NUMBER_MAX, batch: BatchNo(0) };
         Some(Read::Range {
             from,
@@ -208,9 +208,9 @@ impl Recovery {
             }
         }
         if rows.len() == RECOVERY_READ_ROWS
-            && let Some(Key::Block { block, .. }) = rows.last().map(|row| row.key)
+            && let Some(Key::Block { block, .. }) = rows.last().map(|row| &row.key)
         {
-            let from = Key::Block { generation, lane, block: block + 1, batch: BatchNo(0) };
+            let from = Key::Block { generation, lane, block: *block + 1, batch: BatchNo(0) };
             self.blocks.push_front((group, generation, lane, from));
         }
         Ok(())

@@ -121,7 +121,7 @@ pub const NEVER: u64 = NUMBER_MAX;
 pub type Hash16 = [u8; 16];
 
 /// Names a row within its shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Key {
     Head {

@@ -34,7 +34,7 @@ fn claim(engine: &dyn Engine, shard: ShardId) -> Ownership {
 fn load(engine: &dyn Engine, ownership: Ownership) -> Vec<Row> {
     let mut rows = Vec::new();
     wait(engine.load(ownership, &mut |row| rows.push(row))).expect("a load succeeds");
-    rows.sort_by_key(|row| row.key);
+    rows.sort_by(|one, other| one.key.cmp(&other.key));
     rows
 }
 
@@ -160,10 +160,10 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
     commit(engine, owner, 1, &writes);
     let mut expected = loaded.to_vec();
     expected.push(head(owner.epoch, 1, 1));
-    expected.sort_by_key(|row| row.key);
+    expected.sort_by(|one, other| one.key.cmp(&other.key));
     assert_eq!(load(engine, owner), expected, "load brings these and no others");
     for row in looked_up {
-        assert_eq!(read(engine, owner, Read::Key(row.key)), std::slice::from_ref(&row));
+        assert_eq!(read(engine, owner, Read::Key(row.key.clone())), std::slice::from_ref(&row));
     }
 }
 
@@ -241,8 +241,14 @@ pub fn ranges_are_ordered_and_bounded(engine: &dyn Engine) {
     assert_eq!(lasts(&read(engine, owner, holding)), [300], "the page that holds an offset");
     let from = Key::Page { topic: TOPIC, lane: LANE, last: 9 };
     let to = Key::Page { topic: TOPIC, lane: LANE, last: 301 };
-    let without_bodies =
-        Read::Range { from, to, reverse: false, rows: all, bytes: all, bodies: false };
+    let without_bodies = Read::Range {
+        from: from.clone(),
+        to: to.clone(),
+        reverse: false,
+        rows: all,
+        bytes: all,
+        bodies: false,
+    };
     let rows = read(engine, owner, without_bodies);
     assert_eq!(lasts(&rows), [9, 300], "from is inside, to is not");
     assert!(rows.iter().all(|row| row.body.is_empty()), "bodies were not asked for");
@@ -257,7 +263,7 @@ pub fn a_range_is_deleted(engine: &dyn Engine) {
     let note =
         |generation, offset| Key::Note { generation: Generation(generation), lane: LANE, offset };
     let keys = [note(1, 1), note(1, 2), note(1, 3), note(2, 2)];
-    commit(engine, owner, 1, &keys.map(|key| Write::Put(plain(key, "x"))));
+    commit(engine, owner, 1, &keys.clone().map(|key| Write::Put(plain(key, "x"))));
     commit(engine, owner, 2, &[Write::DeleteRange { from: note(1, 2), to: note(1, 3) }]);
     let left = keys.map(|key| read(engine, owner, Read::Key(key)).len());
     assert_eq!(left, [1, 0, 1, 1]);
@@ -310,7 +316,12 @@ pub fn old_heads_are_not_loaded(engine: &dyn Engine) {
     }
     assert_eq!(load(engine, owner), [head(owner.epoch, 4, 1), head(owner.epoch, 5, 4)]);
     let from = Key::Head { batch: BatchNo(1) };
-    commit(engine, owner, 6, &[Write::DeleteRange { from, to: Key::Head { batch: BatchNo(4) } }]);
+    commit(
+        engine,
+        owner,
+        6,
+        &[Write::DeleteRange { from: from.clone(), to: Key::Head { batch: BatchNo(4) } }],
+    );
     assert_eq!(read(engine, owner, Read::Key(from)), []);
 }
 
@@ -362,9 +373,9 @@ pub fn ranges_come_after_puts(engine: &dyn Engine) {
 pub fn a_put_replaces(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);
     let key = Key::Garbage { id: 1 };
-    commit(engine, owner, 1, &[Write::Put(plain(key, "one"))]);
-    commit(engine, owner, 2, &[Write::Put(plain(key, "two"))]);
-    assert_eq!(read(engine, owner, Read::Key(key)), [plain(key, "two")]);
+    commit(engine, owner, 1, &[Write::Put(plain(key.clone(), "one"))]);
+    commit(engine, owner, 2, &[Write::Put(plain(key.clone(), "two"))]);
+    assert_eq!(read(engine, owner, Read::Key(key.clone())), [plain(key, "two")]);
 }
 
 /// Makes a test of every promise for one engine.

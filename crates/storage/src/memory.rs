@@ -1,6 +1,7 @@
 //! Rows in ordered maps. Survives nothing; the model the other engines are held against.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
+use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
@@ -49,7 +50,7 @@ impl Memory {
         let mut shards = self.lock();
         let records = &shards.entry(shard).or_default().records;
         let mut rows: Vec<Row> = records.values().map(|row| Row::clone(row)).collect();
-        rows.sort_by_key(|row| row.key);
+        rows.sort_by(|one, other| one.key.cmp(&other.key));
         rows
     }
 
@@ -154,16 +155,17 @@ impl Rows {
         row.map(|row| &**row)
     }
 
-    fn range(&self, from: Key, to: Key) -> btree_map::Range<'_, Key, Box<Row>> {
+    fn range(&self, from: &Key, to: &Key) -> btree_map::Range<'_, Key, Box<Row>> {
         debug_assert_ne!(from.table(), Table::Record, "records are not listed");
-        self.table(from.table()).range(from..to.max(from))
+        let bounds = (Bound::Included(from), Bound::Excluded(to.max(from)));
+        self.table(from.table()).range(bounds)
     }
 
     fn read(&self, read: &Read) -> Vec<Row> {
         match read {
             Read::Key(key) => self.row(key).cloned().into_iter().collect(),
             Read::Range { from, to, reverse, rows, bytes, bodies } => {
-                let mut range = self.range(*from, *to);
+                let mut range = self.range(from, to);
                 let mut left = *bytes;
                 let mut found = Vec::new();
                 while found.len() < *rows && (found.is_empty() || left > 0) {
@@ -199,13 +201,13 @@ impl Rows {
     fn apply(&mut self, write: Write) {
         match write {
             Write::Put(row) => {
-                let key = row.key;
+                let key = row.key.clone();
                 if let Columns::Record { bucket, .. } = row.columns {
                     if bucket == NEVER {
-                        self.unending.insert(key);
+                        self.unending.insert(key.clone());
                     } else {
                         self.unending.remove(&key);
-                        self.buckets.entry(bucket).or_default().push(key);
+                        self.buckets.entry(bucket).or_default().push(key.clone());
                     }
                     self.records.insert(key, Box::new(row));
                 } else {
@@ -240,8 +242,8 @@ impl Rows {
     }
 
     fn remove_where(&mut self, from: Key, to: Key, is_meant: impl Fn(&Row) -> bool) {
-        let meant = self.range(from, to).filter(|(_, row)| is_meant(row)).map(|(key, _)| *key);
-        for key in meant.collect::<Vec<_>>() {
+        let meant = self.range(&from, &to).filter(|(_, row)| is_meant(row));
+        for key in meant.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.remove(&key);
         }
     }

@@ -4,7 +4,7 @@ use crate::id::{Generation, GroupId, Lane, Offset, ShardId, TopicId};
 use crate::row::{Hash16, Key};
 
 /// A row that deciding asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Lookup {
     /// This row.

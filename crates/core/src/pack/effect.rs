@@ -30,7 +30,7 @@ pub(super) fn put_effect(effect: &EffectRow) -> Row {
 /// An effect from its row.
 pub(crate) fn effect_row(row: &Row) -> Result<EffectRow, Damaged> {
     let (Key::Record { kind: RecordKind::Effect, .. }, Columns::Record { expires, .. }) =
-        (row.key, &row.columns)
+        (&row.key, &row.columns)
     else {
         return Err(misplaced(row));
     };

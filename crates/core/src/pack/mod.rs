@@ -144,7 +144,7 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
     } else {
         return None;
     };
-    Some((row.key, Some(row)))
+    Some((row.key.clone(), Some(row)))
 }
 
 /// A row without columns.

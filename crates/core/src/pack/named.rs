@@ -80,13 +80,13 @@ pub(super) fn put_topic(topic: &TopicRow) -> Row {
 
 /// A topic from its row.
 pub(crate) fn topic_row(row: &Row) -> Result<TopicRow, Damaged> {
-    let (Key::Topic { topic }, Columns::Topic { namespace, name, .. }) = (row.key, &row.columns)
+    let (Key::Topic { topic }, Columns::Topic { namespace, name, .. }) = (&row.key, &row.columns)
     else {
         return Err(misplaced(row));
     };
     let body: TopicBody = parse(row)?;
     Ok(TopicRow {
-        id: topic,
+        id: *topic,
         namespace: namespace.clone(),
         name: name.clone(),
         kind: body.kind,
@@ -110,12 +110,12 @@ pub(super) fn put_group(group: &GroupRow) -> Row {
 
 /// A group from its row.
 pub(crate) fn group_row(row: &Row) -> Result<GroupRow, Damaged> {
-    let (Key::Group { group }, Columns::Group { topic, name }) = (row.key, &row.columns) else {
+    let (Key::Group { group }, Columns::Group { topic, name }) = (&row.key, &row.columns) else {
         return Err(misplaced(row));
     };
     let body: GroupBody = parse(row)?;
     Ok(GroupRow {
-        id: group,
+        id: *group,
         topic: *topic,
         name: name.clone(),
         created_at: body.created_at,
@@ -151,14 +151,14 @@ pub(super) fn put_dead(dead: &DeadRow) -> Row {
 /// A dead letter from its row.
 pub(crate) fn dead_row(row: &Row) -> Result<DeadRow, Damaged> {
     let (Key::Dead { topic, seq }, Columns::Dead { lane, offset, group, at, .. }) =
-        (row.key, &row.columns)
+        (&row.key, &row.columns)
     else {
         return Err(misplaced(row));
     };
     let body: DeadBody = parse(row)?;
     Ok(DeadRow {
-        topic,
-        seq,
+        topic: *topic,
+        seq: *seq,
         lane: *lane,
         offset: *offset,
         bytes: body.bytes,

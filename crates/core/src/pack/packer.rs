@@ -114,7 +114,7 @@ impl Packer {
             let before = of.lane(lane).high_bytes - bytes;
             for row in pages(topic, lane, base, before, now, &messages, of.is_dlq()) {
                 // A dead letter may be gone in the batch that brought it.
-                rows.entry(row.key).or_insert(Some(row));
+                rows.entry(row.key.clone()).or_insert(Some(row));
             }
         }
         let mut packed = Vec::with_capacity(2 * blocks.len());
@@ -134,7 +134,7 @@ impl Packer {
     }
 
     fn touch<'a>(&mut self, change: &'a Change, touched: &mut Touched<'a>) {
-        let mut put = |row: Row| drop(touched.rows.insert(row.key, Some(row)));
+        let mut put = |row: Row| drop(touched.rows.insert(row.key.clone(), Some(row)));
         match change {
             // The counter is in every head.
             Change::Ids(_) => {}
@@ -300,7 +300,7 @@ impl Packer {
                     plain(Key::Mark { kind, id: mark.id }, seal(&mark))
                 }
             });
-            rows.extend(row.map(|row| (row.key, Some(row))));
+            rows.extend(row.map(|row| (row.key.clone(), Some(row))));
         }
     }
 }

@@ -77,7 +77,7 @@ fn page_length(messages: &[&Message]) -> usize {
 pub(crate) fn open_page(row: &Row) -> Result<Page, Damaged> {
     let body: PageBody = try_open(row)?;
     let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
-    let (Key::Page { last, .. }, Columns::Page { base, .. }) = (row.key, &row.columns) else {
+    let (Key::Page { last, .. }, Columns::Page { base, .. }) = (&row.key, &row.columns) else {
         return Err(damaged("it is no page"));
     };
     if base + body.messages.len() as u64 != last + 1 {

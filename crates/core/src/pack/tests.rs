@@ -168,7 +168,7 @@ fn a_page_that_says_another_number_of_messages_is_refused() {
 fn dead_letters_are_pages_of_one() {
     let message = bare();
     let rows = pages(TopicId(1), Lane(0), 0, 0, Timestamp(1), &[&message, &message], true);
-    let lasts: Vec<Key> = rows.iter().map(|row| row.key).collect();
+    let lasts: Vec<Key> = rows.iter().map(|row| row.key.clone()).collect();
     let page = |last| Key::Page { topic: TopicId(1), lane: Lane(0), last };
     assert_eq!(lasts, [page(0), page(1)]);
 }

@@ -30,7 +30,7 @@ pub(crate) struct Answer {
 impl Lookup {
     /// How an engine is asked.
     pub(crate) fn read(&self) -> Read {
-        match *self {
+        match self.clone() {
             Lookup::Row(key) => Read::Key(key),
             Lookup::Message { topic, lane, offset } => {
                 Read::pages(topic, lane, offset, 1, usize::MAX)
@@ -83,7 +83,7 @@ pub(crate) struct Found<'a> {
 impl<'a> Found<'a> {
     /// Answers come in the order of their lookups.
     pub(crate) fn new(answers: &'a [Answer], overlay: &'a Overlay) -> Found<'a> {
-        debug_assert!(answers.is_sorted_by_key(|answer| answer.lookup), "they are searched");
+        debug_assert!(answers.is_sorted_by(|a, b| a.lookup <= b.lookup), "they are searched");
         Found { answers, overlay }
     }
 
@@ -96,7 +96,7 @@ impl<'a> Found<'a> {
     }
 
     fn answer(&self, lookup: Lookup) -> Result<&'a [Row], Reads> {
-        let at = self.answers.binary_search_by_key(&lookup, |answer| answer.lookup);
+        let at = self.answers.binary_search_by(|answer| answer.lookup.cmp(&lookup));
         at.map(|at| &*self.answers[at].rows).map_err(|_| vec![lookup])
     }
 
@@ -120,7 +120,8 @@ impl<'a> Found<'a> {
     ) -> Result<Option<PageAt>, Reads> {
         let answered = self.answer(Lookup::PageAt { topic, lane, offset })?.first();
         let decided = self.overlay.pages(topic, lane, offset).next();
-        let nearest = answered.into_iter().chain(decided).min_by_key(|row| row.key);
+        let nearest =
+            answered.into_iter().chain(decided).min_by(|one, other| one.key.cmp(&other.key));
         Ok(nearest.and_then(PageAt::of))
     }
 
@@ -151,7 +152,7 @@ impl<'a> Found<'a> {
         let answered = self.answer(Lookup::Held { generation, lane, offset })?;
         let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
         let keys = self.overlay.merged(key(offset)..key(offset + 1), answered).into_keys();
-        Ok(keys.filter_map(hash_of).collect())
+        Ok(keys.filter_map(|key| hash_of(&key)).collect())
     }
 
     /// Messages on their way to another shard, in order and without gap.
@@ -167,7 +168,7 @@ impl<'a> Found<'a> {
     pub(crate) fn unending(&self, from: Hash16) -> Result<(Vec<&'a Row>, Option<Hash16>), Reads> {
         let answered = self.answer(Lookup::Unending { from })?;
         let last = answered.last().filter(|_| answered.len() >= EFFECT_ROWS_MAX);
-        let next = last.and_then(|row| hash_of(row.key)).and_then(after);
+        let next = last.and_then(|row| hash_of(&row.key)).and_then(after);
         let key = |hash| Key::Record { kind: RecordKind::Effect, hash };
         let all = Key::Record { kind: RecordKind::Effect, hash: [u8::MAX; 16] };
         let rows = self.overlay.merged(key(from)..next.map_or(all, key), answered);
@@ -239,7 +240,7 @@ pub(crate) struct PageAt {
 
 impl PageAt {
     fn of(row: &Row) -> Option<PageAt> {
-        let (Key::Page { last, .. }, &Columns::Page { base, at, .. }) = (row.key, &row.columns)
+        let (&Key::Page { last, .. }, &Columns::Page { base, at, .. }) = (&row.key, &row.columns)
         else {
             return None;
         };
@@ -266,8 +267,8 @@ fn seq_of(row: &Row) -> u64 {
     if let Key::Dead { seq, .. } = row.key { seq } else { 0 }
 }
 
-fn hash_of(key: Key) -> Option<Hash16> {
-    if let Key::Record { hash, .. } | Key::Held { hash, .. } = key { Some(hash) } else { None }
+fn hash_of(key: &Key) -> Option<Hash16> {
+    if let Key::Record { hash, .. } | Key::Held { hash, .. } = key { Some(*hash) } else { None }
 }
 
 /// The hash that follows.
@@ -304,7 +305,7 @@ fn is_looked_up(table: Table) -> bool {
 impl Overlay {
     /// A row as decided in `batch`.
     pub(crate) fn put(&mut self, batch: BatchNo, key: Key, row: Option<Row>) {
-        self.rows.insert(key, (batch, row));
+        self.rows.insert(key.clone(), (batch, row));
         match self.by_batch.back_mut() {
             Some((last, keys)) if *last == batch => keys.push(key),
             Some(_) | None => self.by_batch.push_back((batch, vec![key])),
@@ -316,9 +317,11 @@ impl Overlay {
         for write in writes {
             match write {
                 Write::Put(row) if is_looked_up(row.key.table()) => {
-                    self.put(batch, row.key, Some(row.clone()));
+                    self.put(batch, row.key.clone(), Some(row.clone()));
                 }
-                Write::Delete(key) if is_looked_up(key.table()) => self.put(batch, *key, None),
+                Write::Delete(key) if is_looked_up(key.table()) => {
+                    self.put(batch, key.clone(), None)
+                }
                 // What ranges delete is dead by rule: whether it is found makes no difference.
                 Write::Put(_)
                 | Write::Delete(_)
@@ -367,7 +370,7 @@ impl Overlay {
     fn merged<'a>(&'a self, range: Range<Key>, rows: &'a [Row]) -> BTreeMap<Key, &'a Row> {
         let answered = rows.iter().filter(|row| !self.is_gone(&row.key));
         let decided = self.rows.range(range).filter_map(|(_, (_, row))| row.as_ref());
-        answered.chain(decided).map(|row| (row.key, row)).collect()
+        answered.chain(decided).map(|row| (row.key.clone(), row)).collect()
     }
 
     fn page(&self, topic: TopicId, lane: Lane, offset: Offset) -> Option<&Row> {
@@ -394,14 +397,14 @@ impl Overlay {
     ) -> Result<PageRun, Damaged> {
         let mut last = rows.last().and_then(PageAt::of).map(|page| page.last);
         let kept = rows.iter().filter(|row| !self.is_gone(&row.key));
-        let mut merged: BTreeMap<Key, &Row> = kept.map(|row| (row.key, row)).collect();
+        let mut merged: BTreeMap<Key, &Row> = kept.map(|row| (row.key.clone(), row)).collect();
         for row in self.pages(topic, lane, from) {
             let Some(page) = PageAt::of(row) else { continue };
             if last.is_some_and(|last| page.base > last + 1) {
                 break;
             }
             last = last.map(|last| last.max(page.last));
-            merged.insert(row.key, row);
+            merged.insert(row.key.clone(), row);
         }
         let pages = merged.into_values().map(open_page).collect::<Result<_, _>>()?;
         Ok(PageRun { pages, end: last.map_or(Offset::MAX, |last| last + 1) })

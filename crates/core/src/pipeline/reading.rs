@@ -80,7 +80,7 @@ impl Pipeline {
                     let partial = self.partial.remove(&item);
                     let mut answers = partial.unwrap_or(Answers { rows: Vec::new(), since });
                     answers.rows.extend(came);
-                    answers.rows.sort_by_key(|answer| answer.lookup);
+                    answers.rows.sort_by(|one, other| one.lookup.cmp(&other.lookup));
                     self.answers.insert(item, answers);
                     if let Some(item) = self.aside.remove(&item) {
                         let item = Item { waits: false, ..item };

@@ -178,7 +178,8 @@ fn rows_people_read_are_refused_when_they_are_no_json_or_in_the_wrong_table() {
     let key = Key::Topic { topic: TopicId(1) };
     let columns =
         Columns::Topic { namespace: "default".into(), name: "orders".into(), kind: "topic".into() };
-    let broken = Row { key, columns, body: Bytes::from_static(b"{\"kind\":\"topic\"") };
+    let broken =
+        Row { key: key.clone(), columns, body: Bytes::from_static(b"{\"kind\":\"topic\"") };
     assert!(topic_row(&broken).is_err());
     let misplaced = plain(key, Bytes::from_static(b"{}"));
     assert!(topic_row(&misplaced).is_err());
