@@ -6,6 +6,7 @@ use utoipa::ToSchema;
 
 use crate::effect::Finish;
 use crate::message::{Produce, Receipt};
+use crate::pointer::SetPointer;
 use crate::schema::{AnyJson, CommitSettle, CommittedStatus, LeaseToken, QueuedStatus, TopicName};
 use crate::strict::objects;
 
@@ -29,6 +30,9 @@ pub struct Commit {
     #[serde(default, deserialize_with = "objects")]
     #[schema(max_items = 100)]
     pub produce: Vec<Produce>,
+    #[serde(default, deserialize_with = "objects")]
+    #[schema(max_items = 100)]
+    pub pointers: Vec<SetPointer>,
     #[schema(value_type = Option<AnyJson>)]
     pub result: Option<Box<RawValue>>,
 }

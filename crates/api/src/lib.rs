@@ -14,6 +14,7 @@ pub mod group;
 pub mod health;
 pub mod message;
 pub mod peek;
+pub mod pointer;
 pub mod schema;
 pub mod settings;
 pub mod settle;

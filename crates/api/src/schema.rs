@@ -108,6 +108,12 @@ schemas! {
     Nonce = text().min_length(Some(1)).max_length(Some(64));
     /// What the provider deduplicates by.
     DownstreamKey = text().max_length(Some(43)).pattern(Some("^dq_[a-z2-7]{40}$"));
+    /// A part of the name of a pointer.
+    PointerText = text()
+        .min_length(Some(1))
+        .max_length(Some(255))
+        .pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]+$"))
+        .description(Some("At most 255 bytes of UTF-8, without control characters."));
     /// Where the next page begins. Opaque.
     PageCursor = text().pattern(Some("^[A-Za-z0-9_-]+$"));
 

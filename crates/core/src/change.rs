@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Arrive, Hold, Outgoing, Peer, Reply};
+use crate::command::{Arrive, Hold, Outgoing, Peer, Pointer, Reply};
 use crate::effect::EffectRow;
 use crate::id::{
     ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, ShardId, Text, TopicId,
@@ -305,6 +305,14 @@ pub struct DeadRow {
     pub redriven: Option<Redriven>,
 }
 
+/// A pointer of a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub struct PointerRow {
+    pub topic: TopicId,
+    pub pointer: Pointer,
+}
+
 /// Rows to be deleted in bounded steps.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Garbage {
@@ -368,6 +376,8 @@ pub enum Change {
     Outbox { target: ShardId, seq: u64, message: Box<Outgoing> },
     /// … and has arrived, or never will.
     OutboxGone { target: ShardId, seq: u64 },
+    /// A pointer is set or moved.
+    Pointer(Box<PointerRow>),
     /// A dead letter is made or brought back.
     Dead(Box<DeadRow>),
     /// A dead letter is no longer listed.
@@ -400,8 +410,8 @@ pub enum Sweep {
     Lane { topic: TopicId, lane: Lane },
     /// The cursor row.
     Cursor { generation: Generation, lane: Lane },
-    /// Dead letters of a topic.
-    Dead { topic: TopicId },
+    /// Dead letters and pointers of a topic.
+    Named { topic: TopicId },
 }
 
 /// A change of volatile state.

@@ -6,6 +6,7 @@ mod effect;
 mod explain;
 mod outbox;
 mod peek;
+mod pointer;
 mod produce;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,7 @@ pub use effect::{
 pub use explain::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 pub use outbox::{Arrive, Arrived, Outgoing, Sender};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
+pub use pointer::{ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer};
 pub use produce::{Produce, Routed, RoutedKey, Seen};
 
 /// A topic by name.
@@ -137,6 +139,10 @@ pub enum Command {
     Resolve(Box<Resolve>),
     /// Show an effect.
     ViewEffect(Box<EffectQuery>),
+    /// Show a pointer.
+    ViewPointer(Box<PointerQuery>),
+    /// Look at pointers of a version of a dataset.
+    ListPointers(Box<ListPointers>),
     /// Show a taken key of a topic on another shard.
     ViewRouted(Box<RoutedKey>),
     /// Look for effects whose outcome is not known.
@@ -439,6 +445,10 @@ pub enum Reply {
     TakenKey(Box<Produced>),
     /// Effects whose outcome is not known.
     Effects(Box<Effects>),
+    /// A pointer.
+    Pointer(Box<Pointer>),
+    /// Pointers by their partition keys.
+    Pointers(Box<Pointers>),
     /// So far messages of another shard have arrived.
     Arrived(Arrived),
     /// Another shard answers, if it is asked this.
@@ -504,6 +514,8 @@ pub enum Missing {
     Message,
     /// The effect.
     Effect,
+    /// The pointer.
+    Pointer,
 }
 
 impl Missing {
@@ -514,6 +526,7 @@ impl Missing {
             Missing::Group => "group",
             Missing::Message => "message",
             Missing::Effect => "effect",
+            Missing::Pointer => "pointer",
         }
     }
 }
@@ -565,6 +578,8 @@ pub enum Rejection {
     CommitConflict,
     #[error("{}[{index}]: {why}", .part.as_str())]
     InPart { part: Part, index: usize, why: Box<Rejection> },
+    #[error("another message has set it otherwise: send replace if you mean to move it")]
+    PointerExists(Box<Pointer>),
     #[error("effects are not finished: {}", .0.join(", "))]
     Unfinished(Vec<Text>),
     #[error("the effect is {}: only doubt can be resolved", .0.as_str())]

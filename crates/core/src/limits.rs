@@ -39,6 +39,14 @@ pub const NONCE_CHARS_MAX: usize = 64;
 pub const EFFECTS_MAX: u8 = 32;
 /// Messages of one commit.
 pub const PRODUCES_MAX: usize = 100;
+/// Pointers of one commit.
+pub const POINTERS_MAX: usize = 100;
+/// Bytes of each part of a pointer's name, and of its checksum.
+pub const POINTER_TEXT_BYTES_MAX: usize = 255;
+/// Bytes of what it points to.
+pub const POINTER_LOCATION_BYTES_MAX: usize = 2048;
+/// Pointers that one look takes.
+pub const POINTER_ROWS_MAX: usize = 1_000;
 /// Messages to another shard that one window takes.
 pub const OUTBOX_ROWS_MAX: usize = 256;
 /// Bytes of them.

@@ -104,6 +104,8 @@ impl Command {
             Command::Commit(commit) => Place::Shard(commit.token.shard),
             Command::Resolve(resolve) => effect(&resolve.name),
             Command::ViewEffect(query) => effect(query),
+            Command::ViewPointer(query) => topic(&query.topic),
+            Command::ListPointers(list) => topic(&list.topic),
             Command::ViewRouted(key) => Place::Shard(key.target),
             Command::ListEffects(list) => Place::Shard(list.shard),
             Command::ListTopics { .. } | Command::StorageLow(_) => Place::Every,

@@ -89,6 +89,7 @@ impl Recovery {
             | Key::Record { .. }
             | Key::Held { .. }
             | Key::Outbox { .. }
+            | Key::Pointer { .. }
             | Key::Dead { .. } => {
                 let key = format!("{:?}", row.key);
                 return Err(Damaged { key, why: "it is not loaded but looked up" });

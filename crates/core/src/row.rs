@@ -48,6 +48,8 @@ pub enum Table {
     Held,
     /// Messages on their way to other shards.
     Outbox,
+    /// Where pieces of datasets are.
+    Pointer,
 }
 
 impl Table {
@@ -56,7 +58,7 @@ impl Table {
         use Table::*;
         let all = [
             Head, Topic, Group, Lane, Cursor, Mark, Page, Block, Note, Owner, Record, Dead,
-            Garbage, Held, Outbox,
+            Garbage, Held, Outbox, Pointer,
         ];
         all.get(number).copied()
     }
@@ -189,6 +191,12 @@ pub enum Key {
         target: ShardId,
         seq: u64,
     },
+    /// Texts are ordered by their bytes.
+    Pointer {
+        topic: TopicId,
+        dataset: Hash16,
+        partition_key: Text,
+    },
 }
 
 impl Key {
@@ -210,6 +218,7 @@ impl Key {
             Key::Garbage { .. } => Table::Garbage,
             Key::Held { .. } => Table::Held,
             Key::Outbox { .. } => Table::Outbox,
+            Key::Pointer { .. } => Table::Pointer,
         }
     }
 }

@@ -224,6 +224,7 @@ impl Facts {
             | Change::HeldGone { .. }
             | Change::Outbox { .. }
             | Change::OutboxGone { .. }
+            | Change::Pointer(_)
             | Change::DeadGone { .. }
             | Change::MessageGone { .. }
             | Change::Trim { .. }

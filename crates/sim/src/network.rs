@@ -170,6 +170,8 @@ fn told(reply: &Reply) -> Told {
         | Reply::Committed { .. }
         | Reply::Arrived(_)
         | Reply::Elsewhere(_)
+        | Reply::Pointer(_)
+        | Reply::Pointers(_)
         | Reply::Finished { .. }
         | Reply::Effect(_)
         | Reply::TakenKey(_)
@@ -196,7 +198,7 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
             plain("INVALID_ARGUMENT")
         }
         Rejection::NotFound(_) => plain("NOT_FOUND"),
-        Rejection::TopicExists { .. } => plain("ALREADY_EXISTS"),
+        Rejection::TopicExists { .. } | Rejection::PointerExists(_) => plain("ALREADY_EXISTS"),
         Rejection::NotOwner
         | Rejection::NotDelivered
         | Rejection::HasConsumers

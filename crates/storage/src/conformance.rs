@@ -141,6 +141,10 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
             Key::Held { generation: Generation(1), lane: LANE, offset: big, hash: [255; 16] },
             "held",
         ),
+        plain(
+            Key::Pointer { topic: TOPIC, dataset: [255; 16], partition_key: "dt=1/é".into() },
+            "pointer",
+        ),
         plain(Key::Outbox { target: ShardId(u32::MAX), seq: big }, "outbox"),
         record(1, (3 << 32) | 77),
         Row {

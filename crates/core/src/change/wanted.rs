@@ -1,6 +1,6 @@
 //! What is asked of the storage: rows to decide on, messages to hand out.
 
-use crate::id::{Generation, GroupId, Lane, Offset, ShardId, TopicId};
+use crate::id::{Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
 use crate::row::{Hash16, Key};
 
 /// A row that deciding asks for.
@@ -21,6 +21,8 @@ pub enum Lookup {
     Held { generation: Generation, lane: Lane, offset: Offset },
     /// Messages on their way to another shard, from that number on.
     Outbox { target: ShardId, from: u64 },
+    /// Pointers of a version of a dataset behind a partition key, as many as a look takes.
+    Pointers { topic: TopicId, dataset: Hash16, after: Text },
     /// Effects without an end, by their hashes.
     Unending { from: Hash16 },
     /// Pages of a lane from the one that holds `from` on, as many as a look takes.

@@ -1,6 +1,6 @@
 //! One atomic commit: settle a delivery, finish its effects, produce the next steps.
 
-use crate::command::{Finish, Produce};
+use crate::command::{Finish, Produce, SetPointer};
 use crate::effect::EffectResult;
 use crate::id::Text;
 use crate::message::Receipt;
@@ -18,6 +18,8 @@ pub struct Commit {
     pub effects: Vec<Finish>,
     /// What follows.
     pub produce: Vec<Produce>,
+    /// Where what it made is.
+    pub pointers: Vec<SetPointer>,
     /// Short for an effect of the message's own key that succeeded.
     pub result: Option<EffectResult>,
 }
@@ -54,6 +56,8 @@ pub enum Part {
     Produce,
     /// Its effects.
     Effects,
+    /// Its pointers.
+    Pointers,
 }
 
 impl Part {
@@ -62,6 +66,7 @@ impl Part {
         match self {
             Part::Produce => "produce",
             Part::Effects => "effects",
+            Part::Pointers => "pointers",
         }
     }
 }

@@ -4,8 +4,9 @@ use super::block::block_row;
 use super::effect::{effect_row, put_effect};
 use super::named::{put_dead, put_group, put_topic};
 use super::page::pages;
+use super::pointer::put_pointer;
 use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, seal, try_open, verify};
-use super::{dead_row, group_row, open_block, open_page, topic_row};
+use super::{dead_row, group_row, open_block, open_page, pointer_row, topic_row};
 use crate::change::Garbage;
 use crate::message::Message;
 use crate::row::{Columns, Key, RecordKind, Row};
@@ -38,6 +39,9 @@ pub fn reread(row: &Row) -> Result<Reread, Damaged> {
         Key::Record { kind: RecordKind::Effect, .. } => {
             effect_row(row).map(|effect| reread_as(&effect, vec![put_effect(&effect)]))
         }
+        Key::Pointer { .. } => {
+            pointer_row(row).map(|pointer| reread_as(&pointer, vec![put_pointer(&pointer)]))
+        }
         Key::Outbox { .. } => packed::<crate::command::Outgoing>(row),
         Key::Held { .. } => Ok(reread_as(&(), vec![row.clone()])),
         // Its content is known to the verbs alone.
@@ -60,12 +64,12 @@ where
 
 fn page(row: &Row) -> Result<Reread, Damaged> {
     let page = open_page(row)?;
-    let (Key::Page { topic, lane, .. }, Columns::Page { at, .. }) = (row.key, &row.columns) else {
+    let (Key::Page { topic, lane, .. }, Columns::Page { at, .. }) = (&row.key, &row.columns) else {
         unreachable!("it was read as a page")
     };
     let messages: Vec<&Message> = page.messages.iter().map(|kept| &*kept.message).collect();
     let bytes_before = page.messages.first().map_or(0, |kept| kept.bytes_before);
-    let again = pages(topic, lane, page.base, bytes_before, *at, &messages, false);
+    let again = pages(*topic, *lane, page.base, bytes_before, *at, &messages, false);
     let numbered: Vec<_> = (page.base..).zip(&page.messages).collect();
     Ok(reread_as(&numbered, again))
 }

@@ -11,6 +11,7 @@ mod head;
 mod named;
 mod packer;
 mod page;
+mod pointer;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ pub(crate) use head::{CursorItem, HeadBody, LaneItem, MarkItem};
 pub(crate) use named::{dead_row, group_row, topic_row};
 pub(crate) use packer::{Item, Packer};
 pub(crate) use page::{Page, open_page};
+pub(crate) use pointer::{dataset_hash, pointer_row};
 
 /// The layout written now.
 const VERSION: u8 = 1;
@@ -86,7 +88,9 @@ pub fn verify(row: &Row) -> Result<(), Damaged> {
         Table::Record if matches!(row.key, Key::Record { kind: RecordKind::Effect, .. }) => {
             is_text()
         }
-        Table::Topic | Table::Group | Table::Dead | Table::Owner | Table::Note => is_text(),
+        Table::Topic | Table::Group | Table::Dead | Table::Owner | Table::Note | Table::Pointer => {
+            is_text()
+        }
         Table::Held => Ok(()),
         Table::Head
         | Table::Lane
@@ -137,6 +141,8 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
         plain(Key::Held { generation, lane, offset, hash }, Bytes::new())
     } else if let Change::Outbox { target, seq, message } = change {
         plain(Key::Outbox { target: *target, seq: *seq }, seal(message))
+    } else if let Change::Pointer(row) = change {
+        pointer::put_pointer(row)
     } else if let Change::OutboxGone { target, seq } = *change {
         return Some((Key::Outbox { target, seq }, None));
     } else if let Change::HeldGone { generation, lane, offset, hash } = *change {

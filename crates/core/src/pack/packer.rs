@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::change::{Change, Garbage, Sweep};
-use crate::id::{BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, TopicId};
+use crate::id::{BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, Text, TopicId};
 use crate::limits::{CHECKPOINT_AFTER_BATCHES, CHECKPOINTS_MAX};
 use crate::message::Message;
 use crate::pack::block::{block_of, block_row};
@@ -170,6 +170,7 @@ impl Packer {
             | Change::HeldGone { .. }
             | Change::Outbox { .. }
             | Change::OutboxGone { .. }
+            | Change::Pointer(_)
             | Change::Dead(_)
             | Change::DeadGone { .. }
             | Change::MessageGone { .. } => {
@@ -354,8 +355,13 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
         Sweep::Cursor { generation, lane } => {
             touched.rows.insert(Key::Cursor { generation, lane }, None);
         }
-        Sweep::Dead { topic } => {
+        Sweep::Named { topic } => {
             range(Key::Dead { topic, seq: 0 }, Key::Dead { topic, seq: NUMBER_MAX });
+            let first = |topic| {
+                let partition_key = Text::default();
+                Key::Pointer { topic, dataset: [0; 16], partition_key }
+            };
+            range(first(topic), first(TopicId(topic.0 + 1)));
         }
     }
 }

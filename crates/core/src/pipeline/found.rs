@@ -12,7 +12,7 @@ use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, ShardId, Text, TopicId};
 use crate::limits::{
     DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, OUTBOX_BYTES, OUTBOX_ROWS_MAX, PEEK_BYTES,
-    PEEK_PAGES_MAX,
+    PEEK_PAGES_MAX, POINTER_ROWS_MAX,
 };
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
@@ -59,6 +59,11 @@ impl Lookup {
                 bytes: OUTBOX_BYTES,
                 bodies: true,
             },
+            Lookup::Pointers { topic, dataset, after } => {
+                let std::ops::Range { start: from, end: to } = pointers(topic, dataset, &after);
+                let (rows, bytes) = (POINTER_ROWS_MAX, usize::MAX);
+                Read::Range { from, to, reverse: false, rows, bytes, bodies: true }
+            }
             Lookup::Unending { from } => {
                 Read::Unending { kind: RecordKind::Effect, from, rows: EFFECT_ROWS_MAX }
             }
@@ -67,6 +72,15 @@ impl Lookup {
             }
         }
     }
+}
+
+fn pointers(topic: TopicId, dataset: Hash16, after: &str) -> Range<Key> {
+    // The least text behind it: no partition key has a control character.
+    let partition_key =
+        if after.is_empty() { Text::default() } else { format!("{after}\0").into() };
+    let next = following(dataset).unwrap_or([u8::MAX; 16]);
+    let end = Key::Pointer { topic, dataset: next, partition_key: Text::default() };
+    Key::Pointer { topic, dataset, partition_key }..end
 }
 
 fn dead_rows(topic: TopicId, below: u64, reverse: bool, rows: usize) -> Read {
@@ -164,11 +178,30 @@ impl<'a> Found<'a> {
         Ok(in_order.map(|(_, (_, row))| row).collect())
     }
 
+    /// Pointers of a version of a dataset behind that partition key, in order; whether these are all.
+    pub(crate) fn pointers(
+        &self,
+        topic: TopicId,
+        dataset: Hash16,
+        after: Text,
+    ) -> Result<(Vec<&'a Row>, bool), Reads> {
+        let mut range = pointers(topic, dataset, &after);
+        let answered = self.answer(Lookup::Pointers { topic, dataset, after })?;
+        let last = answered.last().filter(|_| answered.len() >= POINTER_ROWS_MAX);
+        let is_all = last.is_none();
+        // What was decided behind the last that the engine told may have others before it.
+        if let Some(Key::Pointer { partition_key, .. }) = last.map(|row| &row.key) {
+            range.end = pointers(topic, dataset, partition_key).start;
+        }
+        let rows = self.overlay.merged(range, answered).into_values().collect();
+        Ok((rows, is_all))
+    }
+
     /// Effects without an end, by their hashes from `from` on, and where to go on.
     pub(crate) fn unending(&self, from: Hash16) -> Result<(Vec<&'a Row>, Option<Hash16>), Reads> {
         let answered = self.answer(Lookup::Unending { from })?;
         let last = answered.last().filter(|_| answered.len() >= EFFECT_ROWS_MAX);
-        let next = last.and_then(|row| hash_of(&row.key)).and_then(after);
+        let next = last.and_then(|row| hash_of(&row.key)).and_then(following);
         let key = |hash| Key::Record { kind: RecordKind::Effect, hash };
         let all = Key::Record { kind: RecordKind::Effect, hash: [u8::MAX; 16] };
         let rows = self.overlay.merged(key(from)..next.map_or(all, key), answered);
@@ -272,7 +305,7 @@ fn hash_of(key: &Key) -> Option<Hash16> {
 }
 
 /// The hash that follows.
-fn after(hash: Hash16) -> Option<Hash16> {
+fn following(hash: Hash16) -> Option<Hash16> {
     u128::from_be_bytes(hash).checked_add(1).map(u128::to_be_bytes)
 }
 
@@ -298,7 +331,13 @@ pub(crate) struct Overlay {
 fn is_looked_up(table: Table) -> bool {
     matches!(
         table,
-        Table::Record | Table::Note | Table::Dead | Table::Page | Table::Held | Table::Outbox
+        Table::Record
+            | Table::Note
+            | Table::Dead
+            | Table::Page
+            | Table::Held
+            | Table::Outbox
+            | Table::Pointer
     )
 }
 

@@ -95,6 +95,7 @@ impl Shard {
             | Change::HeldGone { .. }
             | Change::Outbox { .. }
             | Change::OutboxGone { .. }
+            | Change::Pointer(_)
             | Change::DeadGone { .. }
             | Change::Trim { .. }
             | Change::Expire { .. }

@@ -22,6 +22,7 @@ use crate::pipeline::found::Found;
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::dedupe::content;
 use crate::shard::ledger::{self, Effects};
+use crate::shard::pointer::{check_pointers, pointer_reads};
 use crate::shard::produce::Beside;
 use crate::shard::route::Stored;
 use crate::shard::settle::{Held, Standing, over};
@@ -63,10 +64,11 @@ impl Shard {
             reads.push(Lookup::Held { generation, lane, offset });
             reads.extend(effects.iter().map(|finish| ledger::record_lookup(finish.token.hash)));
         }
-        let needs_message = !produce.is_empty() || commit.result.is_some();
+        let needs_message = has_message(commit);
         if needs_message && self.live.cache.get(topic, lane, offset).is_none() {
             reads.push(Lookup::Message { topic, lane, offset });
         }
+        reads.extend(pointer_reads(topic, commit));
         reads.extend(produce.iter().flat_map(|produce| self.produce_reads(produce)));
         reads.sort_unstable();
         reads.dedup();
@@ -95,11 +97,14 @@ impl Shard {
         }
         let mut effects = self.effects_under(now, &held, found)?;
         let concluded = conclude(now, commit, &mut effects)?;
-        let message = match commit.produce.is_empty() && commit.result.is_none() {
-            true => None,
-            false => Some(self.message_at(held.topic.row.id, held.lane, held.offset, found)?),
+        let message = match has_message(commit) {
+            true => Some(self.message_at(held.topic.row.id, held.lane, held.offset, found)?),
+            false => None,
         };
         let mut decision = self.produced(now, commit, &held, message.as_deref(), found)?;
+        if let Some(message) = &message {
+            self.point(now, commit, &held, message, found, &mut decision.changes)?;
+        }
         if let (Some(result), Some(message)) = (&commit.result, &message) {
             let own = self.own_result(now, &held, message, result, &mut effects, found)?;
             own.into_iter().for_each(|row| self.put_effect(now, row, &mut decision.changes));
@@ -233,6 +238,11 @@ impl Shard {
     }
 }
 
+/// Whether anything of it depends on what the message says.
+fn has_message(commit: &Commit) -> bool {
+    !commit.produce.is_empty() || !commit.pointers.is_empty() || commit.result.is_some()
+}
+
 /// Effects that the commit ends, as they are then.
 fn conclude(
     now: Timestamp,
@@ -258,7 +268,7 @@ fn conclude(
     Ok(concluded)
 }
 
-fn in_part(part: Part, index: usize, refusal: Refusal) -> Refusal {
+pub(super) fn in_part(part: Part, index: usize, refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::Rejected(why) => {
             Refusal::Rejected(Rejection::InPart { part, index, why: Box::new(why) })
@@ -278,7 +288,7 @@ fn with_origin(produce: &Produce, message: &Message) -> Produce {
 
 /// Everything that makes a commit another one.
 fn fingerprint(commit: &Commit) -> [u8; 16] {
-    let Commit { token: _, ending, effects, produce, result } = commit;
+    let Commit { token: _, ending, effects, produce, pointers, result } = commit;
     let effects: Vec<_> = effects
         .iter()
         .map(|Finish { token, status, outcome: Outcome { code, result, error } }| {
@@ -289,11 +299,11 @@ fn fingerprint(commit: &Commit) -> [u8; 16] {
         .iter()
         .map(|produce| (&produce.topic.topic, content(produce), produce.envelope.deadline))
         .collect();
-    pack::fingerprint(&(ending, effects, produce, result))
+    pack::fingerprint(&(ending, effects, produce, pointers, result))
 }
 
 fn check(commit: &Commit) -> Result<(), Rejection> {
-    let Commit { ending, effects, produce, result, .. } = commit;
+    let Commit { ending, effects, produce, pointers, result, .. } = commit;
     let is_over = match ending {
         Ending::Ack | Ending::Final(_) => true,
         Ending::Nack { delay_ms, .. } if delay_ms.is_some_and(|delay| delay > DELAY_MS_MAX) => {
@@ -304,6 +314,9 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
     if !produce.is_empty() && !is_over {
         return Err(Rejection::invalid("produce", "goes with ack and with a final nack only"));
     }
+    if !pointers.is_empty() && !is_over {
+        return Err(Rejection::invalid("pointers", "go with ack and with a final nack only"));
+    }
     if result.is_some() && *ending != Ending::Ack {
         return Err(Rejection::invalid("result", "goes with ack only"));
     }
@@ -313,5 +326,5 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
     if produce.len() > PRODUCES_MAX {
         return Err(Rejection::invalid("produce", "is at most 100"));
     }
-    Ok(())
+    check_pointers(pointers)
 }

@@ -83,7 +83,7 @@ fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
         Garbage::Topic { topic, lanes } => {
             let topic = *topic;
             let Some((lane, from, to, is_last, lanes)) = step(lanes) else {
-                changes.push(Change::Sweep(Sweep::Dead { topic }));
+                changes.push(Change::Sweep(Sweep::Named { topic }));
                 changes.push(Change::GarbageGone(id));
                 return;
             };

@@ -39,6 +39,7 @@ mod partition;
 mod patch;
 mod pause;
 mod peek;
+mod pointer;
 mod produce;
 mod purge;
 mod redrive;
@@ -222,6 +223,8 @@ impl Shard {
             | Command::ListTopics { .. }
             | Command::ListGroups(_)
             | Command::ViewRouted(_)
+            | Command::ViewPointer(_)
+            | Command::ListPointers(_)
             | Command::StorageLow(_) => Vec::new(),
         }
     }
@@ -278,6 +281,8 @@ impl Shard {
             Command::ExtendEffect(extend) => self.extend_effect(now, extend, found),
             Command::Resolve(resolve) => self.resolve(now, resolve, found),
             Command::ViewEffect(query) => self.view_effect(now, query, found),
+            Command::ViewPointer(query) => self.view_pointer(query, found),
+            Command::ListPointers(list) => self.list_pointers(list, found),
             Command::ViewRouted(key) => self.view_routed(now, key, found),
             Command::ListEffects(list) => self.list_effects(now, list, found),
             Command::StorageLow(is_low) => Ok(backlog::storage_low(*is_low)),

@@ -48,8 +48,8 @@ pub(crate) async fn commit(
 }
 
 fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, Failure> {
-    let CommitRequest { token, settle, reason, delay_ms, is_final, effects, produce, result } =
-        asked;
+    let CommitRequest { token, settle, reason, delay_ms, is_final, effects, .. } = asked;
+    let (produce, pointers, result) = (asked.produce, asked.pointers, asked.result);
     let has_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some();
     let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
     let ending = match (settle.as_deref(), is_final.unwrap_or(false)) {
@@ -78,6 +78,7 @@ fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, Failure> {
         ending,
         effects: effects.collect::<Result<_, _>>()?,
         produce: messages.collect::<Result<_, _>>()?,
+        pointers: pointers.into_iter().map(super::pointers::set).collect(),
         result: outcome(None, result, None, None)?.result,
     })
 }

@@ -164,6 +164,11 @@ impl From<Rejection> for Failure {
                 failure.0.message = says;
                 failure.with("part", part.as_str()).with("index", index)
             }
+            Rejection::PointerExists(current) => {
+                let current = serde_json::to_value(super::pointers::shown(*current));
+                Failure::new(ErrorCode::AlreadyExists, says)
+                    .with("current", current.unwrap_or_default())
+            }
             Rejection::Unfinished(keys) => {
                 let keys: Vec<&str> = keys.iter().map(|key| &**key).collect();
                 let says = format!("{says}. Finish them first, or use commit.");

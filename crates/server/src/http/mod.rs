@@ -20,6 +20,7 @@ mod openapi;
 mod outcome;
 mod pages;
 mod peek;
+mod pointers;
 mod produce;
 mod receive;
 mod refusals;
@@ -146,6 +147,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(dlq::purge))
         .routes(routes!(explain::explain))
         .routes(routes!(commit::commit))
+        .routes(routes!(pointers::pointers))
         .routes(routes!(effects::begin))
         .routes(routes!(effects::finish))
         .routes(routes!(effects::reacquire))

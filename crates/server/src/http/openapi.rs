@@ -176,7 +176,7 @@ refusals! {
     /// Somebody else has the effect, or a person has to say.
     Held: StaleLease, InProgress, InDoubt;
     /// A commit that cannot be.
-    Uncommitted: FailedPrecondition, StaleLease, StaleFence, InProgress, InDoubt;
+    Uncommitted: AlreadyExists, FailedPrecondition, StaleLease, StaleFence, InProgress, InDoubt;
     /// Another of that name.
     Exists: AlreadyExists;
     /// The same key, other content.

@@ -90,7 +90,7 @@ async fn a_refusal_names_its_item_and_changes_nothing() {
         (json!({ "settle": "nack" }), 400, "INVALID_ARGUMENT", Value::Null, Value::Null),
         (json!({ "settle": "no" }), 400, "INVALID_ARGUMENT", Value::Null, Value::Null),
         (json!({ "reason": "of a nack" }), 400, "INVALID_ARGUMENT", Value::Null, Value::Null),
-        (json!({ "pointers": [] }), 400, "INVALID_ARGUMENT", Value::Null, Value::Null),
+        (json!({ "pointer": [] }), 400, "INVALID_ARGUMENT", Value::Null, Value::Null),
         (
             json!({ "produce": vec![ok.clone(); 101] }),
             400,

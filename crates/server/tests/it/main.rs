@@ -26,6 +26,7 @@ mod metrics;
 mod openapi;
 mod pause;
 mod peek;
+mod pointers;
 mod produce;
 mod raw;
 mod receive;

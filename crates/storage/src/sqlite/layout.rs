@@ -47,6 +47,7 @@ pub(super) fn layout(table: Table) -> Layout {
         }
         Table::Garbage => ("garbage", &["id"], &[], false),
         Table::Outbox => ("outbox", &["target", "seq"], &[], false),
+        Table::Pointer => ("pointer", &["topic", "dataset", "partition_key"], &[], true),
         Table::Held => ("held", &["generation", "lane", "offset", "hash"], &[], false),
     };
     Layout { name, key, columns, is_text }
@@ -96,6 +97,9 @@ pub(super) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
         Key::Dead { topic, seq } => cells.extend([Number(topic.0), Number(*seq)]),
         Key::Garbage { id } => cells.push(Number(*id)),
         Key::Outbox { target, seq } => cells.extend([Number(u64::from(target.0)), Number(*seq)]),
+        Key::Pointer { topic, dataset, partition_key } => {
+            cells.extend([Number(topic.0), Cell::Bytes(dataset), Cell::Text(partition_key)]);
+        }
         Key::Held { generation, lane: of, offset, hash } => {
             cells.extend([Number(generation.0), lane(*of), Number(*offset), Cell::Bytes(hash)]);
         }
@@ -218,6 +222,14 @@ pub(super) fn row_of(
         Table::Outbox => {
             (Key::Outbox { target: ShardId(cells.take()?), seq: cells.number()? }, Columns::None)
         }
+        Table::Pointer => (
+            Key::Pointer {
+                topic: TopicId(cells.number()?),
+                dataset: cells.take()?,
+                partition_key: cells.text()?,
+            },
+            Columns::None,
+        ),
         Table::Held => (
             Key::Held {
                 generation: Generation(cells.number()?),

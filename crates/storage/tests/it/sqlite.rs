@@ -141,10 +141,10 @@ fn a_newer_file_and_a_foreign_file_are_refused() {
     let directory = TempDir::new().unwrap();
     drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
-    Connection::open(&file).unwrap().pragma_update(None, "user_version", 3).unwrap();
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 4).unwrap();
     let refused = Sqlite::open(directory.path(), None).err().expect("refused");
     let refused = refused.to_string();
-    assert!(refused.contains("has format 3, this driftq knows 2: use a newer driftq"), "{refused}");
+    assert!(refused.contains("has format 4, this driftq knows 3: use a newer driftq"), "{refused}");
     let foreign = TempDir::new().unwrap();
     let other = Connection::open(foreign.path().join("driftq.db")).unwrap();
     other.execute_batch("CREATE TABLE invoices (id INTEGER)").unwrap();
@@ -160,7 +160,7 @@ fn an_older_file_is_brought_up_to_date() {
     let older = Connection::open(&file).unwrap();
     older
         .execute_batch(
-            "DROP TABLE held; DROP TABLE outbox; DROP VIEW effects; PRAGMA user_version = 1",
+            "DROP TABLE held; DROP TABLE outbox; DROP VIEW effects; DROP TABLE pointer; PRAGMA user_version = 1",
         )
         .unwrap();
     drop(older);
@@ -168,10 +168,10 @@ fn an_older_file_is_brought_up_to_date() {
     commit(&engine, claim(&engine), 1).unwrap();
     drop(engine);
     let newer = Connection::open(&file).unwrap();
-    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('held', 'effects')";
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('held', 'effects', 'pointer')";
     let version = "SELECT user_version FROM pragma_user_version";
     let number = |sql: &str| newer.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!((number(tables), number(version)), (2, 2));
+    assert_eq!((number(tables), number(version)), (3, 3));
 }
 
 #[test]

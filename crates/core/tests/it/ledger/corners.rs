@@ -117,7 +117,7 @@ fn effects_of_a_topic_that_is_gone_are_not_listed() {
             deleted 1 messages, 0 dead letters
             sweep pages topic 1 0:0..1
             sweep lane topic 1 0
-            sweep dead letters topic 1
+            sweep dead letters and pointers topic 1
         4s effects PARKED
             none (scanned 1, the end)
     "#]]);

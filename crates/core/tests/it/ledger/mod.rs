@@ -4,4 +4,5 @@ mod alone;
 mod commit;
 mod corners;
 mod explain;
+mod pointer;
 mod under;

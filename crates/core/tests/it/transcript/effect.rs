@@ -6,20 +6,20 @@
 
 use driftq_core::command::{
     Arrive, Began, Begin, BeginDecision, BeginOf, Commit, CommitReceipt, EffectQuery, EffectView,
-    Effects, Ending, ExtendEffect, Finish, FinishStatus, ListEffects, Outgoing, Produced, Request,
-    Resolve, Sender,
+    Effects, Ending, ExtendEffect, Finish, FinishStatus, ListEffects, ListPointers, Outgoing,
+    Pointer, PointerName, PointerQuery, Produced, Request, Resolve, Sender, SetPointer,
 };
 use driftq_core::effect::{
     Doubt, EffectResult, EffectRow, EffectState, Outcome, ResolvedAs, Scope,
 };
 use driftq_core::{
-    Answered, Command, EffectToken, GroupId, Lane, OnDoubt, Rejection, Reply, ShardId, Timestamp,
-    TopicId,
+    Answered, Command, EffectToken, GroupId, Lane, OnDoubt, Rejection, Reply, ShardId, Text,
+    Timestamp, TopicId,
 };
 
 use super::World;
 use super::print::time;
-use super::script::{flag, millis, option, produce, words};
+use super::script::{flag, millis, option, produce, topic, words};
 
 pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Command> {
     Some(match verb {
@@ -59,6 +59,17 @@ pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Comma
             }))
         }
         "effect" => Command::ViewEffect(Box::new(query(words, &words[2]))),
+        "pointer" => Command::ViewPointer(Box::new(PointerQuery {
+            topic: topic(&words[1]),
+            name: pointer_name(&words[2..]),
+        })),
+        "pointers" => Command::ListPointers(Box::new(ListPointers {
+            topic: topic(&words[1]),
+            dataset: words[2].as_str().into(),
+            version: words[3].as_str().into(),
+            after: option(words, "after").map(Into::into),
+            limit: option(words, "limit").map_or(100, |n| n.parse().expect("a number")),
+        })),
         "effects" => Command::ListEffects(Box::new(ListEffects {
             shard: ShardId(0),
             namespace: "default".into(),
@@ -105,8 +116,40 @@ fn commit(world: &World, text: &[String]) -> Commit {
         },
         effects: lines("effects", "finish").iter().map(|words| finish(world, words)).collect(),
         produce: lines("produce", "produce").iter().map(|words| produce(words)).collect(),
+        pointers: lines("pointers", "set").iter().map(|words| set_pointer(words)).collect(),
         result: option(text, "result").map(|text| EffectResult::Json(text.into())),
     }
+}
+
+fn pointer_name(words: &[String]) -> PointerName {
+    let [dataset, version, partition_key] = [0, 1, 2].map(|at| long(&words[at]));
+    PointerName { dataset, version, partition_key }
+}
+
+/// `ledger 7 dt=1 s3://x sum=1 replace`
+fn set_pointer(words: &[String]) -> SetPointer {
+    SetPointer {
+        name: pointer_name(&words[1..]),
+        location: long(&words[4]),
+        checksum: option(words, "sum").map(long),
+        replace: flag(words, "replace"),
+    }
+}
+
+/// `256bytes` is as long as it says.
+fn long(text: impl AsRef<str>) -> Text {
+    let length = text.as_ref().strip_suffix("bytes").and_then(|n| n.parse().ok());
+    length.map_or_else(|| text.as_ref().into(), |length| "x".repeat(length).into())
+}
+
+pub(super) fn pointer(pointer: &Pointer) -> String {
+    let Pointer { name, location, checksum, committed_at, message, group, attempt } = pointer;
+    let PointerName { dataset, version, partition_key } = name;
+    let sum = checksum.as_ref().map_or(String::new(), |sum| format!(" sum {sum}"));
+    let (at, offset) = (time(*committed_at), message.offset);
+    format!(
+        "{dataset} {version} {partition_key}: {location}{sum}, by {group} {offset}.{attempt} at {at}"
+    )
 }
 
 /// `arrive 0 from=3 messages="orders hello key=a; orders b"`

@@ -157,6 +157,11 @@ pub(crate) fn reply(answered: &Answered) -> String {
             Reply::Explained(explained) => self::explained(explained),
             Reply::Committed { produced, repeated } => effect::committed(produced, *repeated),
             Reply::Elsewhere(ask) => goes_on(ask),
+            Reply::Pointer(pointer) => effect::pointer(pointer),
+            Reply::Pointers(page) => {
+                let more = if page.more { "more" } else { "the end" };
+                format!("{} ({more})", list(page.pointers.iter().map(effect::pointer)))
+            }
             Reply::Arrived(Arrived { through, refused, .. }) => match refused {
                 None => format!("arrived through {through}"),
                 Some(why) => format!("arrived through {through}, then refused: {why}"),
@@ -346,6 +351,11 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         Change::Expire { bucket } => format!("expire {}/{}", bucket >> 32, bucket & 0xffff_ffff),
         Change::Sweep(sweep) => swept(sweep),
         Change::Effect(row) => effect::changed(row)?,
+        Change::Pointer(row) => {
+            let driftq_core::command::PointerName { dataset, version, partition_key } =
+                &row.pointer.name;
+            format!("points {dataset} {version} {partition_key} to {}", row.pointer.location)
+        }
         Change::Outbox { target, seq, message } => {
             let value = String::from_utf8_lossy(&message.value);
             format!("outbox {target}: {seq} {} \"{value}\"", message.topic)
@@ -384,7 +394,7 @@ fn swept(sweep: &Sweep) -> String {
         }
         Sweep::Lane { topic, lane } => format!("sweep lane {} {lane}", of(topic)),
         Sweep::Cursor { generation, lane } => format!("sweep cursor {generation} {lane}"),
-        Sweep::Dead { topic } => format!("sweep dead letters {}", of(topic)),
+        Sweep::Named { topic } => format!("sweep dead letters and pointers {}", of(topic)),
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
     words
 }
 
-fn topic(name: &str) -> TopicName {
+pub(super) fn topic(name: &str) -> TopicName {
     TopicName { namespace: "default".into(), topic: name.into() }
 }
 

@@ -1,0 +1,115 @@
+//! Pointers that commits have set.
+
+use axum::Json;
+use axum::extract::State;
+use driftq_api::Time;
+use driftq_api::pointer::{Pointed, PointedBy, Pointer as WirePointer, Pointers as WirePointers};
+use driftq_api::schema;
+use driftq_core::command::{
+    ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer,
+};
+use driftq_core::{Command, Reply};
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, number, text};
+use super::openapi::{Missing, Query};
+use super::pages::{from_cursor, limit, to_cursor};
+use super::{App, topic_name, unexpected};
+
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Asked {
+    #[schema(value_type = schema::TopicName)]
+    topic: String,
+    #[schema(value_type = schema::PointerText)]
+    dataset: String,
+    #[schema(value_type = schema::PointerText)]
+    version: String,
+    #[schema(value_type = Option<schema::PointerText>)]
+    partition_key: Option<String>,
+    #[schema(minimum = 1, maximum = 1000, default = 100)]
+    limit: Option<u32>,
+    #[schema(value_type = Option<schema::PageCursor>)]
+    cursor: Option<String>,
+}
+
+impl Ask for Asked {
+    const QUERY: &'static [Param] = &[
+        text("topic", &["topic"]),
+        text("dataset", &["dataset"]),
+        text("version", &["version"]),
+        text("partition_key", &["partition_key"]),
+        number("limit", &["limit"]),
+        text("cursor", &["cursor"]),
+    ];
+}
+
+/// Shows where a piece of a dataset is, or where all pieces of one version are.
+#[utoipa::path(
+    get, path = "/v1/pointers", operation_id = "pointers", tag = "effects",
+    params(Query<Asked>),
+    responses((status = 200, description = "where it is", body = Pointed), Missing),
+)]
+pub(crate) async fn pointers(
+    State(app): State<App>,
+    input: Input<Asked>,
+) -> Result<Json<Pointed>, Failure> {
+    let Asked { topic, dataset, version, partition_key, limit: asked, cursor } = input.asked;
+    let name = topic_name(&topic);
+    let (dataset, version) = (dataset.into(), version.into());
+    if let Some(partition_key) = partition_key {
+        if asked.is_some() || cursor.is_some() {
+            return Err(Failure::invalid(
+                "partition_key",
+                "names one: limit and cursor are for lists",
+            ));
+        }
+        let partition_key = partition_key.into();
+        let name =
+            PointerQuery { topic: name, name: PointerName { dataset, version, partition_key } };
+        let Reply::Pointer(pointer) = app.ask(Command::ViewPointer(Box::new(name))).await? else {
+            return Err(unexpected());
+        };
+        let one = WirePointer { topic: Some(topic), ..shown(*pointer) };
+        return Ok(Json(Pointed::One(one)));
+    }
+    let after = cursor.as_deref().map(from_cursor).transpose()?.map(Into::into);
+    let list = ListPointers { topic: name, dataset, version, after, limit: limit(asked)? as u32 };
+    let Reply::Pointers(page) = app.ask(Command::ListPointers(Box::new(list))).await? else {
+        return Err(unexpected());
+    };
+    let Pointers { pointers, more } = *page;
+    let last = pointers.last().filter(|_| more);
+    let next_cursor = last.map(|last| to_cursor(&last.name.partition_key));
+    let pointers = pointers.into_iter().map(shown).collect();
+    Ok(Json(Pointed::Page(WirePointers { pointers, next_cursor })))
+}
+
+/// As it is shown in a list.
+pub(super) fn shown(pointer: Pointer) -> WirePointer {
+    let Pointer { name, location, checksum, committed_at, message, attempt, group: _ } = pointer;
+    WirePointer {
+        topic: None,
+        dataset: name.dataset.to_string(),
+        version: name.version.to_string(),
+        partition_key: name.partition_key.to_string(),
+        location: location.to_string(),
+        checksum: checksum.map(|checksum| checksum.to_string()),
+        committed_at: Time(committed_at.0),
+        message: PointedBy { id: message.to_string(), attempt },
+    }
+}
+
+/// As a commit is asked for it.
+pub(super) fn set(asked: driftq_api::pointer::SetPointer) -> SetPointer {
+    let driftq_api::pointer::SetPointer { dataset, version, partition_key, .. } = asked;
+    let (dataset, version, partition_key) = (dataset.into(), version.into(), partition_key.into());
+    SetPointer {
+        name: PointerName { dataset, version, partition_key },
+        location: asked.location.into(),
+        checksum: asked.checksum.filter(|checksum| !checksum.is_empty()).map(Into::into),
+        replace: asked.replace.unwrap_or(false),
+    }
+}
