@@ -147,7 +147,7 @@ impl DoubtCause {
     }
 }
 
-/// Whose outcome is not known. Kept while the next holder is at work.
+/// Whose outcome is not known. Kept while the next holder is at work, and with the outcome of that one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Doubt {

@@ -129,7 +129,7 @@ pub(in crate::shard) fn conclude(
     let is_same = row.state == status.state()
         && row.outcome == outcome
         && row.renew == status.renews()
-        && row.doubt.as_ref().is_none_or(|doubt| doubt.cause == DoubtCause::Reported);
+        && (row.state.is_known() || is_reported(row));
     match (is_same, row.state.is_known()) {
         (true, _) => return Ok(None),
         (false, true) => return Err(Rejection::OutcomeConflict),
@@ -138,13 +138,16 @@ pub(in crate::shard) fn conclude(
     let row = EffectRow { outcome, updated_at: now, renew: status.renews(), ..row.clone() };
     Ok(Some(match status {
         FinishStatus::Unknown => super::in_doubt(row, DoubtCause::Reported, now),
-        // Doubt that has ended is of no use; who ended it is on record.
         FinishStatus::Succeeded
         | FinishStatus::FailedFinal
         | FinishStatus::FailedRetryable { .. } => {
-            EffectRow { state: status.state(), doubt: None, ..row }
+            EffectRow { state: status.state(), doubt: super::doubt_before(&row), ..row }
         }
     }))
+}
+
+fn is_reported(row: &EffectRow) -> bool {
+    row.doubt.as_ref().is_some_and(|doubt| doubt.cause == DoubtCause::Reported)
 }
 
 fn check_fence(now: Timestamp, token: &EffectToken, row: &EffectRow) -> Result<(), Rejection> {

@@ -199,6 +199,11 @@ fn in_doubt(row: EffectRow, cause: DoubtCause, since: Timestamp) -> EffectRow {
     EffectRow { state: EffectState::InDoubt, doubt: Some(doubt), ..row }
 }
 
+/// What an outcome leaves of doubt: of the fence before its own nobody knows more than before.
+fn doubt_before(row: &EffectRow) -> Option<Doubt> {
+    row.doubt.clone().filter(|doubt| doubt.fence < row.fence)
+}
+
 /// What the policy makes of doubt.
 fn state_now(now: Timestamp, row: &EffectRow) -> EffectState {
     let is_past_window = row.downstream_until().is_some_and(|until| until <= now);

@@ -103,7 +103,8 @@ fn succeeded(
         | EffectState::Parked
         | EffectState::FailedRetryable => {
             let state = EffectState::Succeeded;
-            Ok(Some(EffectRow { state, outcome, updated_at: now, doubt: None, ..row }))
+            let doubt = super::doubt_before(&row);
+            Ok(Some(EffectRow { state, outcome, updated_at: now, doubt, ..row }))
         }
     }
 }

@@ -91,9 +91,9 @@ fn doubt_goes_by_the_policy_of_the_first_begin() {
         30s begin op/park k on=retry owner=w2
             park: fence 1 of "w1" began 0s in doubt since 30s, lease_expired, ask in 60000ms
         31s finish op/retry k.2 succeeded
-            op/retry k.2 SUCCEEDED, kept until 604831s
+            op/retry k.2 SUCCEEDED, kept until 604831s; fence 1 of "w1" began 0s in doubt since 30s, lease_expired
         31s finish op/probe k.2 succeeded
-            op/probe k.2 SUCCEEDED, kept until 604831s
+            op/probe k.2 SUCCEEDED, kept until 604831s; fence 1 of "w1" began 0s in doubt since 30s, lease_expired
         31s finish op/park k.1 succeeded
             op/park k.1 SUCCEEDED, kept until 604831s
     "#]]);
@@ -159,9 +159,9 @@ fn only_the_latest_fence_finishes_and_only_once() {
         3s finish op/charge k.1 succeeded
             refused: fence 1 is over: fence 2 is IN_PROGRESS
         4s finish op/charge k.2 succeeded result=1
-            op/charge k.2 SUCCEEDED result 1, kept until 604804s
+            op/charge k.2 SUCCEEDED result 1, kept until 604804s; fence 1 of "" began 0s in doubt since 1s, reported
         5s finish op/charge k.2 succeeded result=1
-            as before: op/charge k.2 SUCCEEDED result 1, kept until 604804s
+            as before: op/charge k.2 SUCCEEDED result 1, kept until 604804s; fence 1 of "" began 0s in doubt since 1s, reported
         5s finish op/charge k.2 succeeded result=2
             refused: this fence has ended otherwise
         5s finish op/charge k.2 failed error=no
@@ -348,7 +348,7 @@ fn everything_is_as_it_was_after_a_crash() {
             REPLAY: op/charge l.1 SUCCEEDED result [1], kept until 604802s
         44s crash
         45s finish op/charge k.2 succeeded
-            op/charge k.2 SUCCEEDED, kept until 604845s
+            op/charge k.2 SUCCEEDED, kept until 604845s; fence 1 of "" began 0s in doubt since 42s, lease_expired
     "#]]);
 }
 

@@ -85,9 +85,9 @@ fn a_worker_that_dies_leaves_doubt_and_the_next_attempt_goes_by_the_policy() {
         13s finish effect/orders/biller retry.1 succeeded
             refused: fence 1 is over: fence 2 is IN_PROGRESS
         13s finish effect/orders/biller retry.2 succeeded
-            effect/orders/biller retry.2 SUCCEEDED
+            effect/orders/biller retry.2 SUCCEEDED; fence 1 of "w1" began 1s in doubt since 10s, lease_expired
         13s finish effect/orders/biller probe.2 failed
-            effect/orders/biller probe.2 FAILED_FINAL
+            effect/orders/biller probe.2 FAILED_FINAL; fence 1 of "w1" began 1s in doubt since 10s, lease_expired
         14s ack orders/biller 0:0.2
             refused: effects are not finished: park
         15s resolve effect/orders/biller park.1 as=failed
@@ -127,7 +127,7 @@ fn a_nack_makes_doubtful_at_once_and_so_does_a_release() {
         6s begin-under orders/biller 0:0.3 key=k on=retry
             EXECUTE: effect/orders/biller k.3 IN_PROGRESS until 15s; fence 2 of "w1" began 4s in doubt since 5s, abandoned
         7s finish effect/orders/biller k.3 succeeded
-            effect/orders/biller k.3 SUCCEEDED
+            effect/orders/biller k.3 SUCCEEDED; fence 2 of "w1" began 4s in doubt since 5s, abandoned
         8s ack orders/biller 0:0.3
             ok
             orders/biller 0:0 acked
@@ -252,13 +252,13 @@ fn what_another_delivery_has_in_progress_is_waited_for() {
             a gets orders/biller 0:1.2 "b" spent 1 until 21s
             EXECUTE: effect/orders/biller k.2 IN_PROGRESS until 21s; fence 1 of "w1" began 1s in doubt since 4s, abandoned
         12s finish effect/orders/biller k.2 succeeded
-            effect/orders/biller k.2 SUCCEEDED
+            effect/orders/biller k.2 SUCCEEDED; fence 1 of "w1" began 1s in doubt since 4s, abandoned
         13s ack orders/biller 0:1.2
             ok
             orders/biller 0:1 acked
         64s begin-under orders/biller 0:0.2 key=k on=retry
             a gets orders/biller 0:0.2 "a" spent 2 until 74s after "nack"
-            REPLAY: effect/orders/biller k.2 SUCCEEDED
+            REPLAY: effect/orders/biller k.2 SUCCEEDED; fence 1 of "w1" began 1s in doubt since 4s, abandoned
         65s ack orders/biller 0:0.2
             ok
             orders/biller 0:0 acked
