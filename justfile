@@ -90,6 +90,11 @@ examples:
     cargo build --quiet -p driftq-cli -p driftq-e2e
     target/debug/workers target/debug/driftq
 
+# 1 000 orders charged by workers that are killed at the worst moments; who is charged twice, and is it known?
+demo-effects:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/effects target/debug/driftq
+
 # Type what README, docs/operating.md and the tour of `driftq dev` tell readers to type
 readme:
     cargo run --quiet -p xtask -- readme

@@ -1,0 +1,164 @@
+//! The provider: it charges, its file is the truth, and it kills those who call.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::routing::post;
+use rustix::process::{Pid, Signal, kill_process};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::fate::Fate;
+use crate::worker::PATIENCE;
+
+/// What a worker sends: the order, the key to know the charge by, and its process.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Charge {
+    pub(crate) order: usize,
+    pub(crate) key: String,
+    pub(crate) worker: u32,
+}
+
+/// Whoever is to kill the broker; answered when it is dead.
+pub(crate) type Killer = mpsc::Sender<oneshot::Sender<()>>;
+
+/// A provider at work.
+#[derive(Clone)]
+pub(crate) struct Provider {
+    deduplicates: bool,
+    path: PathBuf,
+    books: Arc<Mutex<Books>>,
+    killer: Killer,
+}
+
+struct Books {
+    file: File,
+    /// Charges by the key they came with, and by their order.
+    by_key: HashMap<String, String>,
+    by_order: HashMap<usize, String>,
+    /// Orders that have met their fate.
+    met: BTreeMap<usize, Fate>,
+}
+
+impl Provider {
+    /// Opens books, and listens; where, is told too.
+    pub(crate) async fn open(
+        path: &Path,
+        deduplicates: bool,
+        killer: Killer,
+    ) -> anyhow::Result<(Provider, String)> {
+        let file = OpenOptions::new().create_new(true).append(true).open(path)?;
+        let books =
+            Books { file, by_key: HashMap::new(), by_order: HashMap::new(), met: BTreeMap::new() };
+        let books = Arc::new(Mutex::new(books));
+        let provider = Provider { deduplicates, path: path.to_owned(), books, killer };
+        let routes = axum::Router::new()
+            .route("/charge", post(charge))
+            .route("/told", post(told))
+            .with_state(provider.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        let url = format!("http://{}", listener.local_addr()?);
+        tokio::spawn(async move { axum::serve(listener, routes).await });
+        Ok((provider, url))
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Whether this order meets its fate now. It does once.
+    fn meets(&self, order: usize, fate: Fate) -> bool {
+        Fate::of(order) == fate && self.books().met.insert(order, fate).is_none()
+    }
+
+    /// Writes a charge down, unless its key is known and that counts.
+    fn write(&self, charge: &Charge) -> anyhow::Result<String> {
+        let mut books = self.books();
+        if self.deduplicates
+            && let Some(known) = books.by_key.get(&charge.key)
+        {
+            return Ok(known.clone());
+        }
+        let name = format!("ch_{}", fastrand::u64(..));
+        writeln!(books.file, "{} {} {name}", charge.order, charge.key)?;
+        books.file.sync_data()?;
+        books.by_key.insert(charge.key.clone(), name.clone());
+        books.by_order.insert(charge.order, name.clone());
+        Ok(name)
+    }
+
+    /// What somebody finds who looks an order up.
+    pub(crate) fn find(&self, order: usize) -> Option<String> {
+        self.books().by_order.get(&order).cloned()
+    }
+
+    /// How many orders have met each fate.
+    pub(crate) fn met(&self) -> BTreeMap<Fate, usize> {
+        let mut met = BTreeMap::new();
+        for fate in self.books().met.values() {
+            *met.entry(*fate).or_default() += 1;
+        }
+        met
+    }
+
+    /// How often each order was charged, by the file.
+    pub(crate) fn truth(&self) -> anyhow::Result<BTreeMap<usize, usize>> {
+        let mut charged = BTreeMap::new();
+        for line in std::fs::read_to_string(&self.path)?.lines() {
+            let order = line.split(' ').next().and_then(|order| order.parse().ok());
+            *charged.entry(order.context("a line begins with its order")?).or_default() += 1;
+        }
+        Ok(charged)
+    }
+}
+
+async fn charge(
+    State(provider): State<Provider>,
+    Json(charge): Json<Charge>,
+) -> Result<Json<String>, StatusCode> {
+    if provider.meets(charge.order, Fate::KilledBefore) {
+        return kill(charge.worker).await;
+    }
+    let written = tokio::task::block_in_place(|| provider.write(&charge));
+    let name = written.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    if provider.meets(charge.order, Fate::KilledUntold) {
+        return kill(charge.worker).await;
+    }
+    if provider.meets(charge.order, Fate::ToldLate) {
+        tokio::time::sleep(PATIENCE * 2).await;
+    }
+    if provider.meets(charge.order, Fate::BrokerKilled) {
+        let (dead, is_dead) = oneshot::channel();
+        let asked = provider.killer.send(dead).await;
+        asked.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+        is_dead.await.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
+    }
+    Ok(Json(name))
+}
+
+/// A worker has read its answer, and waits for this one before it goes on.
+async fn told(
+    State(provider): State<Provider>,
+    Json(charge): Json<Charge>,
+) -> Result<Json<String>, StatusCode> {
+    match provider.meets(charge.order, Fate::KilledTold) {
+        true => kill(charge.worker).await,
+        false => Ok(Json(String::new())),
+    }
+}
+
+/// Ends whoever waits for the answer: there is none.
+async fn kill(worker: u32) -> Result<Json<String>, StatusCode> {
+    let pid = i32::try_from(worker).ok().and_then(Pid::from_raw).ok_or(StatusCode::BAD_REQUEST)?;
+    kill_process(pid, Signal::KILL).map_err(|_| StatusCode::BAD_REQUEST)?;
+    tokio::time::sleep(Duration::MAX).await;
+    Err(StatusCode::BAD_REQUEST)
+}

@@ -1,0 +1,143 @@
+//! A worker, as a process: takes an order, charges it, says so. It may die at any line.
+
+use std::io::Read as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use reqwest::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::provider::Charge;
+
+pub(crate) const TOPIC: &str = "orders";
+pub(crate) const GROUP: &str = "biller";
+/// How long it waits for the provider.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
+/// Longer than that, so that a worker that waited in vain can still say so.
+pub(crate) const LEASE_MS: u64 = 4_000;
+/// How long what is held elsewhere or parked is left alone, at most.
+const LATER_MS_MAX: u64 = 500;
+/// Times a broker is asked that does not answer, 20 ms apart.
+const ASKED_MAX: u32 = 3_000;
+
+/// What a worker is started with.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Job {
+    pub(crate) broker: String,
+    pub(crate) provider: String,
+    /// What becomes of doubt; `None`: the worker does not use the ledger at all.
+    pub(crate) on_doubt: Option<String>,
+}
+
+/// Works until it is killed, or whoever started it is gone.
+pub(crate) async fn work(job: Job) -> anyhow::Result<()> {
+    std::thread::spawn(|| {
+        let _gone = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    });
+    let worker = Worker { job, http: reqwest::Client::new(), process: std::process::id() };
+    loop {
+        let wanted = json!({ "topic": TOPIC, "group": GROUP, "owner": format!("worker-{}", worker.process),
+                             "max": 1, "wait_ms": 1_000 });
+        let (_, got) = worker.ask("receive", &wanted).await?;
+        for message in got["messages"].as_array().into_iter().flatten() {
+            let order = message["value"].as_str().and_then(|order| order.parse().ok());
+            let order = order.context("a message is the number of its order")?;
+            let lease = message["lease"]["token"].as_str().context("a lease has a token")?;
+            match &worker.job.on_doubt {
+                Some(on_doubt) => worker.handle(order, lease, on_doubt).await?,
+                None => worker.handle_without_ledger(order, lease).await?,
+            }
+        }
+    }
+}
+
+struct Worker {
+    job: Job,
+    http: reqwest::Client,
+    process: u32,
+}
+
+impl Worker {
+    async fn handle(&self, order: usize, lease: &str, on_doubt: &str) -> anyhow::Result<()> {
+        let begin = json!({ "lease_token": lease, "on_doubt": on_doubt, "request": order.to_string(),
+                            "nonce": fastrand::u64(..).to_string() });
+        let (status, begun) = self.ask("idempotency/begin", &begin).await?;
+        let done = match (status, begun["decision"].as_str(), begun["error"].as_str()) {
+            (StatusCode::OK, Some("EXECUTE"), _) => {
+                let key = begun["downstream_key"].as_str().context("a downstream key")?;
+                let end = match self.charge(order, key).await? {
+                    Some(name) => json!({ "token": lease, "effects": [
+                        { "token": begun["token"], "status": "SUCCEEDED", "result": { "charge": name } }] }),
+                    None => {
+                        json!({ "token": lease, "settle": "nack", "reason": "no answer", "effects": [
+                        { "token": begun["token"], "status": "UNKNOWN", "error": "no answer" }] })
+                    }
+                };
+                self.ask("commit", &end).await?
+            }
+            (StatusCode::OK, Some("REPLAY"), _) => {
+                self.ask("ack", &json!({ "token": lease })).await?
+            }
+            (StatusCode::CONFLICT, _, Some("IN_PROGRESS" | "IN_DOUBT")) => {
+                let later = begun["retry_after_ms"].as_u64().unwrap_or(0).min(LATER_MS_MAX);
+                let release = json!({ "token": lease, "release": true, "delay_ms": later });
+                self.ask("nack", &release).await?
+            }
+            _ => (status, begun),
+        };
+        accepted_or_stale(&done)
+    }
+
+    async fn handle_without_ledger(&self, order: usize, lease: &str) -> anyhow::Result<()> {
+        let verb = match self.charge(order, &format!("order-{order}")).await? {
+            Some(_) => "ack",
+            None => "nack",
+        };
+        accepted_or_stale(&self.ask(verb, &json!({ "token": lease })).await?)
+    }
+
+    /// The name of the charge, if the provider says it in time.
+    async fn charge(&self, order: usize, key: &str) -> anyhow::Result<Option<String>> {
+        let charge = Charge { order, key: key.to_owned(), worker: self.process };
+        let ask = |path: &str| {
+            let url = format!("{}/{path}", self.job.provider);
+            self.http.post(url).json(&charge).timeout(PATIENCE).send()
+        };
+        let name: String = match ask("charge").await {
+            Ok(answer) => answer.error_for_status()?.json().await?,
+            Err(error) if error.is_timeout() => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        // The moment between being told and saying so, so that it can be the last.
+        ask("told").await?.error_for_status()?;
+        Ok(Some(name))
+    }
+
+    /// Asks until there is an answer: everything here may be asked twice.
+    async fn ask(&self, path: &str, asked: &Value) -> anyhow::Result<(StatusCode, Value)> {
+        for _ in 0..ASKED_MAX {
+            let request = self.http.post(format!("{}/{path}", self.job.broker)).json(asked);
+            if let Ok(answer) = request.timeout(PATIENCE * 2).send().await
+                && !answer.status().is_server_error()
+            {
+                let status = answer.status();
+                if let Ok(body) = answer.bytes().await {
+                    return Ok((status, serde_json::from_slice(&body).unwrap_or_default()));
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        bail!("the broker does not answer")
+    }
+}
+
+/// Somebody else may have it by now, who says the rest. Any other refusal is a mistake of this program.
+fn accepted_or_stale((status, answer): &(StatusCode, Value)) -> anyhow::Result<()> {
+    let is_stale = matches!(answer["error"].as_str(), Some("STALE_LEASE" | "STALE_FENCE"));
+    match status.is_success() || is_stale {
+        true => Ok(()),
+        false => bail!("refused with {status}: {answer}"),
+    }
+}
