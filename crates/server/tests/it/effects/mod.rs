@@ -1,7 +1,8 @@
 //! The effect ledger: who may execute, how it ended, what nobody knows.
 //!
 //! `table` has every cell of what begin answers; `finish`, `results`, `again` (reacquire and extend),
-//! `resolve` and `look` are one rule of the API a test; `delivery` and `redrive` are effects of messages.
+//! `resolve` and `look` are one rule of the API a test; `delivery` and `redrive` are effects of messages;
+//! `sinks` are where effects lead.
 
 mod again;
 mod delivery;
@@ -13,6 +14,7 @@ mod redrive;
 mod resolve;
 mod restart;
 mod results;
+mod sinks;
 mod table;
 
 use std::time::Duration;
