@@ -84,7 +84,7 @@ const ATTEMPTS: usize = 4;
 #[tokio::test]
 async fn at_a_sink_in_the_transaction_of_finish_each_key_is_there_once() {
     for shards in [1, 5] {
-        let broker = Broker::with(|config| config.shards = shards).await;
+        let broker = Broker::with(|config| config.shards = Some(shards)).await;
         let retry = json!({ "max_attempts": 20, "backoff_ms": 1, "max_backoff_ms": 1 });
         broker.topic_with("orders", 1, json!({ "retry_policy": retry })).await;
         for sink in SINKS {
