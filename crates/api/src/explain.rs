@@ -7,8 +7,8 @@ use crate::Time;
 use crate::effect::Effect;
 use crate::group::{Consumer, Cursor};
 use crate::schema::{
-    Blocked, EffectKey, EffectState, ExplainState, GroupName, History, MessageId, ScopeName,
-    TopicName, WhatEffect, WhatGroup, WhatMessage,
+    Blocked, EffectKey, EffectState, EventKind, ExplainState, GroupName, MessageId, NotKept,
+    ScopeName, TopicName, WhatEffect, WhatGroup, WhatMessage,
 };
 
 /// `GET /v1/explain`.
@@ -66,8 +66,34 @@ pub struct Message {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotency_key: Option<String>,
     pub groups: Vec<InGroup>,
-    #[schema(value_type = History)]
-    pub history: &'static str,
+    pub history: History,
+}
+
+/// What a message went through.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+pub enum History {
+    /// Its topic does not keep that.
+    #[schema(value_type = NotKept)]
+    NotKept(&'static str),
+    /// Oldest first.
+    Kept(Vec<Event>),
+}
+
+/// Something a message went through.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Event {
+    pub at: Time,
+    #[schema(value_type = GroupName)]
+    pub group: String,
+    #[schema(value_type = EventKind)]
+    pub event: &'static str,
+    pub attempt: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A message in one group.

@@ -152,7 +152,11 @@ schemas! {
     /// An effect is explained.
     WhatEffect = words(&["effect"]);
     /// What happened to a message before.
-    History = words(&["not kept"]);
+    NotKept = words(&["not kept"]);
+    /// What happens to messages.
+    EventKind = words(&[
+        "delivered", "extended", "expired", "nacked", "returned", "acked", "dead", "purged",
+    ]);
     /// Where rows live.
     EngineName = words(&["memory", "sqlite"]);
     /// Where messages without a key go.

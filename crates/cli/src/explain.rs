@@ -106,5 +106,11 @@ fn of_message(answer: &Value) -> String {
     if groups.is_empty() {
         lines.push("no group reads it".to_owned());
     }
+    for event in answer["history"].as_array().into_iter().flatten() {
+        let [at, group, what] = ["at", "group", "event"].map(|field| text(&event[field]));
+        let owner = event["owner"].as_str().map_or(String::new(), |owner| format!(" to {owner}"));
+        let error = event["error"].as_str().map_or(String::new(), |error| format!(": {error}"));
+        lines.push(format!("  {at} {group} {what}, attempt {}{owner}{error}", event["attempt"]));
+    }
     lines.join("\n")
 }

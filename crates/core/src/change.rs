@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::command::{Arrive, Hold, Outgoing, Peer, Pointer, Reply};
+use crate::command::{Arrive, Event, Hold, Outgoing, Peer, Pointer, Reply};
 use crate::effect::EffectRow;
 use crate::id::{
     ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, ShardId, Text, TopicId,
@@ -378,6 +378,8 @@ pub enum Change {
     OutboxGone { target: ShardId, seq: u64 },
     /// A pointer is set or moved.
     Pointer(Box<PointerRow>),
+    /// A message went through something that its topic keeps.
+    History { topic: TopicId, lane: Lane, offset: Offset, event: Box<Event> },
     /// A dead letter is made or brought back.
     Dead(Box<DeadRow>),
     /// A dead letter is no longer listed.
@@ -410,7 +412,7 @@ pub enum Sweep {
     Lane { topic: TopicId, lane: Lane },
     /// The cursor row.
     Cursor { generation: Generation, lane: Lane },
-    /// Dead letters and pointers of a topic.
+    /// Dead letters, pointers and history of a topic.
     Named { topic: TopicId },
 }
 

@@ -25,7 +25,7 @@ pub use effect::{
     Began, Begin, BeginDecision, BeginOf, EffectQuery, EffectView, Effects, Finish, FinishStatus,
     ListEffects, Produced, Request, Resolve,
 };
-pub use explain::{Explain, ExplainState, Explained, ExplainedMessage, InGroup};
+pub use explain::{Event, EventKind, Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 pub use outbox::{Arrive, Arrived, Outgoing, Sender};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
 pub use pointer::{ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer};

@@ -39,6 +39,10 @@ pub const NONCE_CHARS_MAX: usize = 64;
 pub const EFFECTS_MAX: u8 = 32;
 /// Messages of one commit.
 pub const PRODUCES_MAX: usize = 100;
+/// Rows of the history of a block that an explanation looks at.
+pub const HISTORY_ROWS_MAX: usize = 16_384;
+/// Bytes of an error in a history.
+pub const HISTORY_ERROR_BYTES_MAX: usize = 256;
 /// Pointers of one commit.
 pub const POINTERS_MAX: usize = 100;
 /// Bytes of each part of a pointer's name, and of its checksum.

@@ -321,8 +321,8 @@ impl Pipeline {
         self.decide_dispatch(&mut open);
         self.decide_lapses(&mut open);
         if self.shard.has_chores(self.now) {
-            let decision = self.shard.maintain(self.now);
-            self.shard.take(self.now, &decision);
+            let mut decision = self.shard.maintain(self.now);
+            self.shard.take(self.now, &mut decision);
             self.record(&mut open, None, decision);
         }
         let Batch { changes, replies, effects, .. } = &open.batch;
@@ -375,9 +375,9 @@ impl Pipeline {
             Err(Rejection::Poisonous.into())
         });
         match decided {
-            Ok(decision) => {
+            Ok(mut decision) => {
                 self.done_lapsing(&item);
-                self.shard.take(self.now, &decision);
+                self.shard.take(self.now, &mut decision);
                 self.record(open, item.ticket, decision);
             }
             Err(Refusal::Rejected(rejection)) => {
@@ -404,9 +404,9 @@ impl Pipeline {
         let mut delivered = 0;
         while delivered < DISPATCH_MAX
             && !open.is_full(&self.config)
-            && let Some(decision) = self.dispatch()
+            && let Some(mut decision) = self.dispatch()
         {
-            self.shard.take(self.now, &decision);
+            self.shard.take(self.now, &mut decision);
             delivered += decision.effects.len();
             for note in &decision.notes {
                 if let Note::Loading(want) = note {

@@ -90,6 +90,7 @@ impl Recovery {
             | Key::Held { .. }
             | Key::Outbox { .. }
             | Key::Pointer { .. }
+            | Key::History { .. }
             | Key::Dead { .. } => {
                 let key = format!("{:?}", row.key);
                 return Err(Damaged { key, why: "it is not loaded but looked up" });

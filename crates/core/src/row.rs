@@ -50,6 +50,8 @@ pub enum Table {
     Outbox,
     /// Where pieces of datasets are.
     Pointer,
+    /// What messages went through.
+    History,
 }
 
 impl Table {
@@ -58,7 +60,7 @@ impl Table {
         use Table::*;
         let all = [
             Head, Topic, Group, Lane, Cursor, Mark, Page, Block, Note, Owner, Record, Dead,
-            Garbage, Held, Outbox, Pointer,
+            Garbage, Held, Outbox, Pointer, History,
         ];
         all.get(number).copied()
     }
@@ -197,6 +199,13 @@ pub enum Key {
         dataset: Hash16,
         partition_key: Text,
     },
+    /// As blocks are: never updated in place.
+    History {
+        topic: TopicId,
+        lane: Lane,
+        block: u64,
+        batch: BatchNo,
+    },
 }
 
 impl Key {
@@ -219,6 +228,7 @@ impl Key {
             Key::Held { .. } => Table::Held,
             Key::Outbox { .. } => Table::Outbox,
             Key::Pointer { .. } => Table::Pointer,
+            Key::History { .. } => Table::History,
         }
     }
 }

@@ -236,9 +236,6 @@ impl Settings {
                 ));
             }
         }
-        if self.history {
-            return Err(Rejection::invalid("history", "is not kept yet"));
-        }
         if self.dedupe_ttl_ms < self.effect_ttl_ms {
             // A key accepted as new must never find an older outcome.
             return Err(Rejection::invalid(

@@ -225,6 +225,7 @@ impl Facts {
             | Change::Outbox { .. }
             | Change::OutboxGone { .. }
             | Change::Pointer(_)
+            | Change::History { .. }
             | Change::DeadGone { .. }
             | Change::MessageGone { .. }
             | Change::Trim { .. }

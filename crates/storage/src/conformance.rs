@@ -145,6 +145,7 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
             Key::Pointer { topic: TOPIC, dataset: [255; 16], partition_key: "dt=1/é".into() },
             "pointer",
         ),
+        plain(Key::History { topic: TOPIC, lane: LANE, block: 3, batch: BatchNo(1) }, "history"),
         plain(Key::Outbox { target: ShardId(u32::MAX), seq: big }, "outbox"),
         record(1, (3 << 32) | 77),
         Row {

@@ -21,6 +21,8 @@ pub enum Lookup {
     Held { generation: Generation, lane: Lane, offset: Offset },
     /// Messages on their way to another shard, from that number on.
     Outbox { target: ShardId, from: u64 },
+    /// What messages of a block of offsets went through.
+    History { topic: TopicId, lane: Lane, block: u64 },
     /// Pointers of a version of a dataset behind a partition key, as many as a look takes.
     Pointers { topic: TopicId, dataset: Hash16, after: Text },
     /// Effects without an end, by their hashes.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::command::{EffectQuery, EffectView, GroupName, TopicName};
 use crate::id::{MessageId, Offset, Text};
 use crate::message::Message;
@@ -58,6 +60,55 @@ pub struct ExplainedMessage {
     pub message: Option<Arc<Message>>,
     /// By name.
     pub groups: Vec<InGroup>,
+    /// What it went through, where its topic keeps that.
+    pub history: Option<Vec<Event>>,
+}
+
+/// Something a message went through.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When.
+    pub at: Timestamp,
+    /// In which group.
+    pub group: Text,
+    /// What.
+    pub kind: EventKind,
+    /// In which attempt.
+    pub attempt: u32,
+    /// Who got it.
+    pub owner: Text,
+    /// Why it failed, if anybody said.
+    pub error: Text,
+}
+
+/// What happens to messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the API reference says what they are")]
+pub enum EventKind {
+    Delivered,
+    Extended,
+    Expired,
+    Nacked,
+    Returned,
+    Acked,
+    Dead,
+    Purged,
+}
+
+impl EventKind {
+    /// The word for it on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            EventKind::Delivered => "delivered",
+            EventKind::Extended => "extended",
+            EventKind::Expired => "expired",
+            EventKind::Nacked => "nacked",
+            EventKind::Returned => "returned",
+            EventKind::Acked => "acked",
+            EventKind::Dead => "dead",
+            EventKind::Purged => "purged",
+        }
+    }
 }
 
 /// What a message is to one group.

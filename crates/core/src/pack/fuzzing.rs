@@ -39,6 +39,7 @@ pub fn reread(row: &Row) -> Result<Reread, Damaged> {
         Key::Record { kind: RecordKind::Effect, .. } => {
             effect_row(row).map(|effect| reread_as(&effect, vec![put_effect(&effect)]))
         }
+        Key::History { .. } => packed::<Vec<(crate::id::Offset, crate::command::Event)>>(row),
         Key::Pointer { .. } => {
             pointer_row(row).map(|pointer| reread_as(&pointer, vec![put_pointer(&pointer)]))
         }

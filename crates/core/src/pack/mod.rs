@@ -8,6 +8,7 @@ mod effect;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod head;
+mod history;
 mod named;
 mod packer;
 mod page;
@@ -25,6 +26,7 @@ use crate::row::{Columns, Hash16, Key, RecordKind, Row, Table};
 pub(crate) use block::open_block;
 pub(crate) use effect::{effect_hash, effect_row};
 pub(crate) use head::{CursorItem, HeadBody, LaneItem, MarkItem};
+pub(crate) use history::history_row;
 pub(crate) use named::{dead_row, group_row, topic_row};
 pub(crate) use packer::{Item, Packer};
 pub(crate) use page::{Page, open_page};
@@ -100,6 +102,7 @@ pub fn verify(row: &Row) -> Result<(), Damaged> {
         | Table::Block
         | Table::Record
         | Table::Outbox
+        | Table::History
         | Table::Garbage => unseal(&row.body).map(drop).map_err(damaged),
     }
 }

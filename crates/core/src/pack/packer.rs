@@ -12,15 +12,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::change::{Change, Garbage, Sweep};
+use crate::command::Event;
 use crate::id::{BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, Text, TopicId};
 use crate::limits::{CHECKPOINT_AFTER_BATCHES, CHECKPOINTS_MAX};
 use crate::message::Message;
 use crate::pack::block::{block_of, block_row};
+use crate::pack::history::put_history;
 use crate::pack::named::{put_group, put_topic};
 use crate::pack::page::pages;
 use crate::pack::{CursorItem, HeadBody, LaneItem, MarkItem, looked_up, plain, seal};
 use crate::row::{Columns, Key, MarkKind, Row, Write};
-use crate::shard::Shard;
+use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
 /// Something that travels in heads and is put as a row from time to time.
@@ -48,6 +50,9 @@ pub(crate) struct Packer {
 /// The messages one lane gets in a batch: first offset, and the messages.
 type Appended<'a> = BTreeMap<(TopicId, Lane), (Offset, Vec<&'a Message>)>;
 
+/// What happened to messages of each block.
+type Events<'a> = BTreeMap<(TopicId, Lane, u64), Vec<(Offset, &'a Event)>>;
+
 /// What the changes of a batch touch.
 #[derive(Default)]
 struct Touched<'a> {
@@ -59,6 +64,9 @@ struct Touched<'a> {
     /// About once per change; sorted and thinned out before use.
     items: Vec<Item>,
     blocks: Vec<(GroupId, Lane, u64)>,
+    history: Events<'a>,
+    /// Blocks of which messages were trimmed.
+    trimmed: Vec<(TopicId, Lane, u64)>,
 }
 
 impl Touched<'_> {
@@ -101,7 +109,8 @@ impl Packer {
         for change in changes {
             self.touch(change, &mut touched);
         }
-        let Touched { mut rows, mut ranges, appended, mut items, mut blocks } = touched;
+        let Touched { mut rows, mut ranges, appended, mut items, mut blocks, history, trimmed } =
+            touched;
         items.sort_unstable();
         items.dedup();
         blocks.sort_unstable();
@@ -115,6 +124,17 @@ impl Packer {
             for row in pages(topic, lane, base, before, now, &messages, of.is_dlq()) {
                 // A dead letter may be gone in the batch that brought it.
                 rows.entry(row.key.clone()).or_insert(Some(row));
+            }
+        }
+        for ((topic, lane, block), events) in history {
+            let row = put_history(topic, lane, block, batch, &events);
+            rows.insert(row.key.clone(), Some(row));
+        }
+        for (topic, lane, block) in trimmed {
+            let keeps_history = shard.topics.get(&topic).is_some_and(Topic::keeps_history);
+            if keeps_history && shard.is_gone(topic, lane, block) {
+                let of = |block| Key::History { topic, lane, block, batch: BatchNo(0) };
+                ranges.push(Write::DeleteRange { from: of(block), to: of(block + 1) });
             }
         }
         let mut packed = Vec::with_capacity(2 * blocks.len());
@@ -189,6 +209,12 @@ impl Packer {
                     from: *from,
                     to: *to,
                 });
+                let of = block_of(*from)..=block_of(to.saturating_sub(1));
+                touched.trimmed.extend(of.map(|block| (*topic, *lane, block)));
+            }
+            Change::History { topic, lane, offset, event } => {
+                let block = touched.history.entry((*topic, *lane, block_of(*offset))).or_default();
+                block.push((*offset, event));
             }
             Change::Expire { bucket } => touched.ranges.push(Write::Expire { bucket: *bucket }),
             Change::Mark { kind, id, .. } => {
@@ -361,6 +387,8 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
                 let partition_key = Text::default();
                 Key::Pointer { topic, dataset: [0; 16], partition_key }
             };
+            range(first(topic), first(TopicId(topic.0 + 1)));
+            let first = |topic| Key::History { topic, lane: Lane(0), block: 0, batch: BatchNo(0) };
             range(first(topic), first(TopicId(topic.0 + 1)));
         }
     }

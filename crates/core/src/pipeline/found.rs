@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, ShardId, Text, TopicId};
 use crate::limits::{
-    DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, OUTBOX_BYTES, OUTBOX_ROWS_MAX, PEEK_BYTES,
-    PEEK_PAGES_MAX, POINTER_ROWS_MAX,
+    DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, HISTORY_ROWS_MAX, OUTBOX_BYTES,
+    OUTBOX_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX, POINTER_ROWS_MAX,
 };
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
@@ -59,6 +59,12 @@ impl Lookup {
                 bytes: OUTBOX_BYTES,
                 bodies: true,
             },
+            Lookup::History { topic, lane, block } => {
+                let of = |block| Key::History { topic, lane, block, batch: BatchNo(0) };
+                let (from, to) = (of(block), of(block + 1));
+                let (rows, bytes) = (HISTORY_ROWS_MAX, usize::MAX);
+                Read::Range { from, to, reverse: false, rows, bytes, bodies: true }
+            }
             Lookup::Pointers { topic, dataset, after } => {
                 let std::ops::Range { start: from, end: to } = pointers(topic, dataset, &after);
                 let (rows, bytes) = (POINTER_ROWS_MAX, usize::MAX);
@@ -176,6 +182,18 @@ impl<'a> Found<'a> {
         let rows = self.overlay.merged(key(from)..key(NUMBER_MAX), answered);
         let in_order = (from..).zip(rows).take_while(|(seq, (of, _))| *of == key(*seq));
         Ok(in_order.map(|(_, (_, row))| row).collect())
+    }
+
+    /// What messages of a block went through, oldest first.
+    pub(crate) fn history(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        block: u64,
+    ) -> Result<Vec<&'a Row>, Reads> {
+        let answered = self.answer(Lookup::History { topic, lane, block })?;
+        let of = |block| Key::History { topic, lane, block, batch: BatchNo(0) };
+        Ok(self.overlay.merged(of(block)..of(block + 1), answered).into_values().collect())
     }
 
     /// Pointers of a version of a dataset behind that partition key, in order; whether these are all.
@@ -338,6 +356,7 @@ fn is_looked_up(table: Table) -> bool {
             | Table::Held
             | Table::Outbox
             | Table::Pointer
+            | Table::History
     )
 }
 

@@ -96,6 +96,7 @@ impl Shard {
             | Change::Outbox { .. }
             | Change::OutboxGone { .. }
             | Change::Pointer(_)
+            | Change::History { .. }
             | Change::DeadGone { .. }
             | Change::Trim { .. }
             | Change::Expire { .. }
@@ -105,6 +106,7 @@ impl Shard {
 
     fn absorb_topic(&mut self, row: &TopicRow) {
         let settings = self.config.defaults.with(&row.patch);
+        self.has_history |= settings.history;
         if let Some(topic) = self.topics.get_mut(&row.id) {
             topic.row = row.clone();
             topic.settings = settings;

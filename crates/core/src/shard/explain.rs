@@ -142,6 +142,14 @@ impl Shard {
                 Err(refusal) => return Err(refusal),
             }
         }
+        let mut history = None;
+        if topic.settings.history {
+            match self.history(topic.row.id, lane, offset, found) {
+                Ok(events) => history = Some(events),
+                Err(Refusal::Needs(more)) => needs.extend(more),
+                Err(refusal) => return Err(refusal),
+            }
+        }
         if !needs.is_empty() {
             needs.truncate(READ_LOOKUPS_MAX);
             return Err(needs.into());
@@ -154,6 +162,7 @@ impl Shard {
             offset,
             message,
             groups: in_groups,
+            history,
         })
     }
 

@@ -26,6 +26,7 @@ mod expiry;
 mod explain;
 mod extend;
 mod group;
+mod history;
 mod idle;
 mod image;
 mod join;
@@ -150,6 +151,8 @@ pub struct Shard {
     pub(crate) owners: Owners,
     pub(crate) marks: BTreeMap<(MarkKind, u64), u64>,
     pub(crate) garbage: BTreeMap<u64, Garbage>,
+    /// Derived: some topic keeps, or has kept, what its messages go through.
+    has_history: bool,
     /// Derived: topics by name.
     names: BTreeMap<TopicName, TopicId>,
     /// Derived: where the dead letters of a topic are.
@@ -173,6 +176,7 @@ impl Shard {
             owners: Owners::default(),
             marks: BTreeMap::new(),
             garbage: BTreeMap::new(),
+            has_history: false,
             names: BTreeMap::new(),
             dlq_of: BTreeMap::new(),
             leases: BTreeSet::new(),
@@ -231,11 +235,16 @@ impl Shard {
 
     /// Makes a decision true here. What it decided is shown to nobody before the batch it belongs to
     /// is durable.
-    pub(crate) fn take(&mut self, now: Timestamp, decision: &Decision) {
+    pub(crate) fn take(&mut self, now: Timestamp, decision: &mut Decision) {
         self.now = now;
+        let mut told = Vec::new();
         for change in &decision.changes {
+            if self.has_history {
+                told.extend(self.event(now, change, &decision.changes));
+            }
             self.absorb(change);
         }
+        decision.changes.extend(told);
         for note in &decision.notes {
             self.note(note);
         }

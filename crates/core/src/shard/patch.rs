@@ -15,7 +15,9 @@ impl Shard {
         if topic.is_dlq() {
             return Err(Rejection::DeadLetterTopic.into());
         }
-        let merged = topic.row.patch.merged(&patch.settings);
+        let mut merged = topic.row.patch.merged(&patch.settings);
+        // What was kept is still to be deleted when its messages are.
+        merged.history = merged.history.or(topic.row.patch.history.map(|_| false));
         let settings = self.config.defaults.with(&merged);
         settings.check()?;
         let forgot = forgot(now, topic, &settings);

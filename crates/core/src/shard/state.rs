@@ -44,6 +44,11 @@ impl Topic {
         self.dead_letters_of().is_some()
     }
 
+    /// Whether it keeps, or has kept, what its messages go through.
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.settings.history || self.row.patch.history.is_some()
+    }
+
     /// Whether the end of a delivery granted then, had it left a tombstone, would still be known.
     pub(crate) fn remembers(&self, now: Timestamp, granted_at: Timestamp) -> bool {
         let forgot = self.row.forgot.filter(|forgot| granted_at <= forgot.until);

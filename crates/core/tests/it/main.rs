@@ -10,6 +10,7 @@ mod delivery;
 mod expiry;
 mod explain;
 mod held;
+mod history;
 mod holes;
 mod idle;
 mod lease;

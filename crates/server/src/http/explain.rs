@@ -3,8 +3,8 @@
 use axum::Json;
 use axum::extract::State;
 use driftq_api::explain::{
-    EffectInBrief, Explained, ExplainedEffect, Group as WireGroup, InGroup as WireInGroup, Lease,
-    Message as WireMessage,
+    EffectInBrief, Event as WireEvent, Explained, ExplainedEffect, Group as WireGroup, History,
+    InGroup as WireInGroup, Lease, Message as WireMessage,
 };
 use driftq_api::schema;
 use driftq_core::command::{self, EffectView, Explain, ExplainState, ExplainedMessage, InGroup};
@@ -138,7 +138,22 @@ fn shown(explained: &ExplainedMessage) -> WireMessage {
         run_id: message.and_then(|message| text(&message.envelope.run_id)),
         idempotency_key: message.and_then(|message| text(&message.envelope.idempotency_key)),
         groups: explained.groups.iter().map(in_group).collect(),
-        history: "not kept",
+        history: match &explained.history {
+            Some(events) => History::Kept(events.iter().map(event).collect()),
+            None => History::NotKept("not kept"),
+        },
+    }
+}
+
+fn event(event: &command::Event) -> WireEvent {
+    let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    WireEvent {
+        at: convert::time(event.at),
+        group: event.group.to_string(),
+        event: event.kind.as_str(),
+        attempt: event.attempt,
+        owner: some(&event.owner),
+        error: some(&event.error),
     }
 }
 

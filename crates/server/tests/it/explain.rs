@@ -159,3 +159,28 @@ async fn an_effect_is_explained_by_its_name_and_beside_its_message() {
     }
     broker.get("/v1/explain?scope=op/x&key=k").await.refused(404, "NOT_FOUND");
 }
+
+#[tokio::test]
+async fn a_topic_that_keeps_history_tells_the_life_of_a_message() {
+    let broker = Broker::start().await;
+    let settings = json!({ "history": true, "retry_policy": { "max_attempts": 5, "backoff_ms": 0, "max_backoff_ms": 0 } });
+    broker.post("/v1/topics", json!({ "name": "t", "settings": settings })).await.is(201);
+    broker.produce("t", "x").await;
+    let first = broker.receive("t", "g", "worker-a").await;
+    let nack = json!({ "token": first["lease"]["token"], "reason": "card declined" });
+    broker.post("/v1/nack", nack).await.is(204);
+    let second = broker.receive("t", "g", "worker-b").await;
+    broker.ack(json!({ "token": second["lease"]["token"] })).await.is(204);
+    let explained = explain(&broker, "topic=t&partition=0&offset=0").await;
+    let told: Vec<(&Value, &Value)> = explained["history"]
+        .as_array()
+        .expect("events")
+        .iter()
+        .map(|event| (&event["event"], &event["attempt"]))
+        .collect();
+    let expected = [("delivered", 1), ("nacked", 1), ("delivered", 2), ("acked", 2)]
+        .map(|(event, attempt)| (json!(event), json!(attempt)));
+    assert_eq!(told, expected.iter().map(|(event, attempt)| (event, attempt)).collect::<Vec<_>>());
+    assert_eq!(explained["history"][0]["owner"], "worker-a");
+    assert_eq!(explained["history"][1]["error"], "card declined");
+}

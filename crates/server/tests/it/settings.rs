@@ -26,16 +26,6 @@ async fn a_topic_that_says_nothing_has_the_defaults() {
     assert_eq!(broker.show("t").await["changed_settings"], json!([]));
 }
 
-#[tokio::test]
-async fn history_is_off_and_cannot_be_switched_on_yet() {
-    let broker = Broker::start().await;
-    let off = json!({ "name": "t", "settings": { "history": false } });
-    broker.post("/v1/topics", off).await.is(201);
-    assert_eq!(broker.show("t").await["settings"]["history"], false);
-    let on = json!({ "settings": { "history": true } });
-    broker.patch("/v1/topics/t", on).await.refused(400, "INVALID_ARGUMENT");
-}
-
 /// The last value inside and the first outside, at each end.
 fn edges() -> Vec<(&'static str, Vec<Value>, Vec<Value>)> {
     let policy = |attempts: i64, base: u64, max: u64| json!({ "max_attempts": attempts, "backoff_ms": base, "max_backoff_ms": max });

@@ -48,6 +48,7 @@ pub(super) fn layout(table: Table) -> Layout {
         Table::Garbage => ("garbage", &["id"], &[], false),
         Table::Outbox => ("outbox", &["target", "seq"], &[], false),
         Table::Pointer => ("pointer", &["topic", "dataset", "partition_key"], &[], true),
+        Table::History => ("history", &["topic", "lane", "block", "batch"], &[], false),
         Table::Held => ("held", &["generation", "lane", "offset", "hash"], &[], false),
     };
     Layout { name, key, columns, is_text }
@@ -97,6 +98,9 @@ pub(super) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
         Key::Dead { topic, seq } => cells.extend([Number(topic.0), Number(*seq)]),
         Key::Garbage { id } => cells.push(Number(*id)),
         Key::Outbox { target, seq } => cells.extend([Number(u64::from(target.0)), Number(*seq)]),
+        Key::History { topic, lane: of, block, batch } => {
+            cells.extend([Number(topic.0), lane(*of), Number(*block), Number(batch.0)]);
+        }
         Key::Pointer { topic, dataset, partition_key } => {
             cells.extend([Number(topic.0), Cell::Bytes(dataset), Cell::Text(partition_key)]);
         }
@@ -222,6 +226,15 @@ pub(super) fn row_of(
         Table::Outbox => {
             (Key::Outbox { target: ShardId(cells.take()?), seq: cells.number()? }, Columns::None)
         }
+        Table::History => (
+            Key::History {
+                topic: TopicId(cells.number()?),
+                lane: cells.lane()?,
+                block: cells.number()?,
+                batch: BatchNo(cells.number()?),
+            },
+            Columns::None,
+        ),
         Table::Pointer => (
             Key::Pointer {
                 topic: TopicId(cells.number()?),

@@ -160,7 +160,7 @@ fn an_older_file_is_brought_up_to_date() {
     let older = Connection::open(&file).unwrap();
     older
         .execute_batch(
-            "DROP TABLE held; DROP TABLE outbox; DROP VIEW effects; DROP TABLE pointer; PRAGMA user_version = 1",
+            "DROP TABLE held; DROP TABLE outbox; DROP VIEW effects; DROP TABLE pointer; DROP TABLE history; PRAGMA user_version = 1",
         )
         .unwrap();
     drop(older);

@@ -2,7 +2,8 @@
 
 use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
 use driftq_core::command::{
-    Arrive, Arrived, DeadLetter, Explained, ExplainedMessage, Full, InGroup, PeekedMessage, Routed,
+    Arrive, Arrived, DeadLetter, Event, Explained, ExplainedMessage, Full, InGroup, PeekedMessage,
+    Routed,
 };
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
@@ -303,7 +304,19 @@ fn explained(explained: &Explained) -> String {
         format!("{group} {}: {says}{blocked}{letter}{effects}", state.as_str())
     });
     let ExplainedMessage { topic, partition, offset, .. } = message;
-    format!("{topic} {partition}:{offset} {value}; {}", list(groups))
+    let events = message.history.iter().flatten().map(event);
+    let history = match message.history {
+        Some(_) => format!("; history: {}", list(events)),
+        None => String::new(),
+    };
+    format!("{topic} {partition}:{offset} {value}; {}{history}", list(groups))
+}
+
+fn event(event: &Event) -> String {
+    let Event { at, group, kind, attempt, owner, error } = event;
+    let owner = if owner.is_empty() { String::new() } else { format!(" to {owner}") };
+    let error = if error.is_empty() { String::new() } else { format!(" {error:?}") };
+    format!("{} {group} {} {attempt}{owner}{error}", time(*at), kind.as_str())
 }
 
 fn changed(world: &mut World, change: &Change) -> Option<String> {
@@ -379,6 +392,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         | Change::DeadGone { .. }
         | Change::Mark { .. }
         | Change::Garbage { .. }
+        | Change::History { .. }
         | Change::GarbageGone(_) => return None,
     })
 }

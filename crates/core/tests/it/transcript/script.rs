@@ -270,8 +270,8 @@ fn settings(words: &[String]) -> SettingsPatch {
         group_idle_ms: option(words, "idle").map(|text| Some(millis(text))),
         keyless: flag(words, "round_robin").then_some(Keyless::RoundRobin),
         require_token: flag(words, "require_token").then_some(true),
+        history: flag(words, "history").then_some(true),
         groups: flag(words, "declared").then_some(Groups::Declared),
-        ..SettingsPatch::default()
     }
 }
 

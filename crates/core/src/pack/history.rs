@@ -1,0 +1,22 @@
+//! What messages went through: one row per batch and block of offsets.
+
+use crate::command::Event;
+use crate::id::{BatchNo, Lane, Offset, TopicId};
+use crate::pack::{Damaged, plain, seal, try_open};
+use crate::row::{Key, Row};
+
+/// Events of a batch that are about one block.
+pub(super) fn put_history(
+    topic: TopicId,
+    lane: Lane,
+    block: u64,
+    batch: BatchNo,
+    events: &[(Offset, &Event)],
+) -> Row {
+    plain(Key::History { topic, lane, block, batch }, seal(&events))
+}
+
+/// Events from their row.
+pub(crate) fn history_row(row: &Row) -> Result<Vec<(Offset, Event)>, Damaged> {
+    try_open(row)
+}
