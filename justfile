@@ -75,6 +75,9 @@ bugs *NAMES:
 # The real server on SQLite: killed KILLS times under load, system calls that fail, a full disk; PART: one of these
 crash KILLS='20' PART='': (crash-in 'sim' KILLS PART)
 
+# The same server with several shards: killed KILLS times while commits end effects and produce on other shards
+crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
+
 # With the binaries that are there anyway
 [private]
 crash-briefly: (crash-in 'dev' '12' '')

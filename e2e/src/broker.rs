@@ -36,7 +36,22 @@ pub struct Broker {
 impl Broker {
     /// Starts a server on a directory.
     pub async fn start(binary: &str, data: &Path, fault: Option<&Fault>) -> anyhow::Result<Broker> {
-        let started = spawn(binary, data, "127.0.0.1:0", fault).await;
+        Broker::start_with(binary, data, fault, &[]).await
+    }
+
+    /// Starts a server on a directory that gets so many shards.
+    pub async fn start_sharded(binary: &str, data: &Path, shards: u32) -> anyhow::Result<Broker> {
+        let shards = shards.to_string();
+        Broker::start_with(binary, data, None, &["--storage-shards", &shards]).await
+    }
+
+    async fn start_with(
+        binary: &str,
+        data: &Path,
+        fault: Option<&Fault>,
+        more: &[&str],
+    ) -> anyhow::Result<Broker> {
+        let started = spawn(binary, data, "127.0.0.1:0", fault, more).await;
         // One that hangs must not keep the directory.
         let (child, listen) = started.inspect_err(|_| end(data))?;
         Ok(Broker { binary: binary.to_owned(), data: data.to_owned(), listen, child })
@@ -57,7 +72,7 @@ impl Broker {
 
     /// Another server on the same directory and address.
     pub async fn start_again(&mut self, fault: Option<&Fault>) -> anyhow::Result<()> {
-        let (child, _) = spawn(&self.binary, &self.data, &self.listen, fault).await?;
+        let (child, _) = spawn(&self.binary, &self.data, &self.listen, fault, &[]).await?;
         self.child = child;
         Ok(())
     }
@@ -85,6 +100,7 @@ async fn spawn(
     data: &Path,
     listen: &str,
     fault: Option<&Fault>,
+    more: &[&str],
 ) -> anyhow::Result<(Child, String)> {
     let mut command = match fault {
         None => Command::new(binary),
@@ -99,6 +115,7 @@ async fn spawn(
     let mut child = command
         .args(["serve", "--engine", "sqlite", "--listen", listen, "--data"])
         .arg(data)
+        .args(more)
         .env("DRIFTQ_LOG", "error")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -1,13 +1,15 @@
 //! Clients: producers that repeat what they do not know, consumers that ack, fail and forget.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use driftq_checker::history::{
     Content, DeadLetter, Delivery, Lease, Name, Op, Produce, Reply, Verb, What,
 };
+use reqwest::StatusCode;
 use serde_json::{Value, json};
 
 use crate::history::History;
@@ -25,6 +27,9 @@ const CONNECTS: u32 = 150;
 /// Bytes of a value, unless a run needs larger ones.
 const VALUE_BYTES: usize = 100;
 
+/// Of each partition of each group of each topic.
+type Generations = BTreeMap<(String, String, u64), u64>;
+
 /// A client, and what all of them share.
 #[derive(Clone)]
 pub(crate) struct Client {
@@ -39,7 +44,7 @@ pub(crate) struct Client {
     acked: Arc<AtomicU64>,
     refused: Arc<AtomicU64>,
     pub(crate) value_bytes: usize,
-    generations: Arc<std::sync::Mutex<std::collections::BTreeMap<(String, u64), u64>>>,
+    generations: Arc<Mutex<Generations>>,
     /// Nothing more is produced.
     pub(crate) stopped: Arc<AtomicBool>,
     /// Nothing more is consumed.
@@ -93,22 +98,30 @@ impl Client {
         self.get("readyz").await.is_ok()
     }
 
-    fn tell(&self, what: What) {
+    pub(crate) fn tell(&self, what: What) {
         self.history.push(self.number, what);
     }
 
-    fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     /// The answer of a success. Refusals of whole requests and lost answers are both no answer: what was
     /// asked for is unknown, which is never held against anybody. While nobody listens it waits: what was
     /// not sent did not happen.
-    async fn post(&self, path: &str, asked: &Value) -> Option<Value> {
+    pub(crate) async fn post(&self, path: &str, asked: &Value) -> Option<Value> {
+        self.ask(path, asked).await.filter(|(status, _)| status.is_success()).map(|(_, body)| body)
+    }
+
+    /// The answer, whatever it says. While nobody listens it waits, as above.
+    pub(crate) async fn ask(&self, path: &str, asked: &Value) -> Option<(StatusCode, Value)> {
         for _ in 0..CONNECTS {
             let request = self.http.post(format!("{}/{path}", self.url)).json(asked);
             match request.send().await {
-                Ok(response) => return response.error_for_status().ok()?.json().await.ok(),
+                Ok(response) => {
+                    let status = response.status();
+                    return Some((status, response.json().await.ok()?));
+                }
                 Err(error) if error.is_connect() => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
@@ -126,7 +139,20 @@ impl Client {
         })
     }
 
-    async fn get(&self, path: &str) -> anyhow::Result<Value> {
+    /// Some messages; none if nobody answers.
+    pub(crate) async fn receive(&self, topic: &str, group: &str, max: u32) -> Vec<Value> {
+        let asked = json!({
+            "topic": topic, "group": group, "owner": format!("worker-{}", self.number),
+            "max": max, "wait_ms": 500, "lease_ms": LEASE_MS,
+        });
+        let Some(mut answer) = self.post("receive", &asked).await else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            return Vec::new();
+        };
+        answer["messages"].as_array_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
         let response = self.http.get(format!("{}/{path}", self.url)).send().await?;
         Ok(response.error_for_status()?.json().await?)
     }
@@ -136,10 +162,20 @@ impl Client {
             "retry_policy": { "max_attempts": 8, "backoff_ms": 50, "max_backoff_ms": 500 },
             "retention_ms": 0,
         });
-        let topic = json!({ "name": TOPIC, "partitions": PARTITIONS, "settings": settings });
-        self.post("topics", &topic).await.context("no topic")?;
-        for group in GROUPS {
-            let path = format!("{}/topics/{TOPIC}/groups/{group}", self.url);
+        self.create(TOPIC, settings, &GROUPS).await
+    }
+
+    /// Makes a topic and its groups.
+    pub(crate) async fn create(
+        &self,
+        topic: &str,
+        settings: Value,
+        groups: &[&str],
+    ) -> anyhow::Result<()> {
+        let asked = json!({ "name": topic, "partitions": PARTITIONS, "settings": settings });
+        self.post("topics", &asked).await.context("no topic")?;
+        for group in groups {
+            let path = format!("{}/topics/{topic}/groups/{group}", self.url);
             let made: Value = self.http.put(path).send().await?.json().await?;
             let partitions = made["partitions"].as_array().context("a group has partitions")?;
             let mut generations =
@@ -147,7 +183,7 @@ impl Client {
             for partition in partitions {
                 let number = partition["partition"].as_u64().context("a number")?;
                 let generation = partition["generation"].as_u64().context("a generation")?;
-                generations.insert((group.to_owned(), number), generation);
+                generations.insert((topic.to_owned(), (*group).to_owned(), number), generation);
             }
         }
         Ok(())
@@ -185,16 +221,16 @@ impl Client {
     }
 }
 
-fn name(value: &Value) -> Name {
+pub(crate) fn name(value: &Value) -> Name {
     value.as_str().unwrap_or_default().into()
 }
 
-fn number(value: &Value) -> u64 {
+pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }
 
 /// A value is its fingerprint and some length.
-fn content(message: &Value) -> anyhow::Result<Content> {
+pub(crate) fn content(message: &Value) -> anyhow::Result<Content> {
     let value = message["value"].as_str().context("a value is text")?;
     let body = value.split(':').next().unwrap_or_default().parse().context("a body is a number")?;
     Ok(Content { body, key: name(&message["key"]), tenant: "default".into() })
@@ -229,36 +265,43 @@ pub(crate) async fn produce(client: Client) -> anyhow::Result<()> {
                 batch.push((body, body % 97));
             }
         }
-        client.producing.fetch_add(batch.len() as u64, Ordering::Relaxed);
-        let calls: Vec<u64> = batch.iter().map(|message| invoke(&client, *message)).collect();
-        let messages: Vec<Value> = batch.iter().map(|message| client.asked(*message)).collect();
-        let answer = client.post("produce/batch", &json!({ "messages": messages })).await;
-        let answer = answer.unwrap_or_default();
-        for (at, (call, message)) in calls.into_iter().zip(&batch).enumerate() {
-            let result = &answer["results"][at];
-            if result["status"] == "produced" {
-                let reply = Reply::Produced {
-                    id: name(&result["id"]),
-                    partition: number(&result["partition"]) as u32,
-                    offset: number(&result["offset"]),
-                    deduplicated: result["deduplicated"] == true,
-                };
-                client.produced.fetch_add(1, Ordering::Relaxed);
-                client.tell(What::Done { call, reply });
-            } else if result["error"].is_string() && result["outcome"].is_null() {
-                client.refused.fetch_add(1, Ordering::Relaxed);
-                client.tell(What::Refused { call, code: name(&result["error"]), state: None });
-            } else {
-                client.tell(What::Unknown { call });
-                unknown.push(*message);
-            }
-        }
-        client.producing.fetch_sub(batch.len() as u64, Ordering::Relaxed);
+        unknown = produce_batch(&client, batch).await;
         if !unknown.is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }
     Ok(())
+}
+
+/// Produces some messages; those of which nobody knows come back.
+pub(crate) async fn produce_batch(client: &Client, batch: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let mut unknown = Vec::new();
+    client.producing.fetch_add(batch.len() as u64, Ordering::Relaxed);
+    let calls: Vec<u64> = batch.iter().map(|message| invoke(client, *message)).collect();
+    let messages: Vec<Value> = batch.iter().map(|message| client.asked(*message)).collect();
+    let answer = client.post("produce/batch", &json!({ "messages": messages })).await;
+    let answer = answer.unwrap_or_default();
+    for (at, (call, message)) in calls.into_iter().zip(&batch).enumerate() {
+        let result = &answer["results"][at];
+        if result["status"] == "produced" {
+            let reply = Reply::Produced {
+                id: name(&result["id"]),
+                partition: number(&result["partition"]) as u32,
+                offset: number(&result["offset"]),
+                deduplicated: result["deduplicated"] == true,
+            };
+            client.produced.fetch_add(1, Ordering::Relaxed);
+            client.tell(What::Done { call, reply });
+        } else if result["error"].is_string() && result["outcome"].is_null() {
+            client.refused.fetch_add(1, Ordering::Relaxed);
+            client.tell(What::Refused { call, code: name(&result["error"]), state: None });
+        } else {
+            client.tell(What::Unknown { call });
+            unknown.push(*message);
+        }
+    }
+    client.producing.fetch_sub(batch.len() as u64, Ordering::Relaxed);
+    unknown
 }
 
 fn invoke(client: &Client, (body, key): (u64, u64)) -> u64 {
@@ -276,38 +319,54 @@ fn invoke(client: &Client, (body, key): (u64, u64)) -> u64 {
     call
 }
 
-/// Consumes until told to end: most are acked, some fail, some fail for good, some are forgotten.
-pub(crate) async fn consume(client: Client, group: &'static str) -> anyhow::Result<()> {
+/// What a worker does with a message; `None`: it is forgotten, and its lease runs out.
+pub(crate) type Choice = fn() -> Option<Verb>;
+
+/// Most are acked, some fail, some fail for good, some are forgotten.
+pub(crate) fn mostly_ack() -> Option<Verb> {
+    match fastrand::u32(0..100) {
+        0..2 => None,
+        2..6 => Some(Verb::Nack { delay_ms: None }),
+        6 => Some(Verb::Final),
+        _ => Some(Verb::Ack),
+    }
+}
+
+/// Consumes until told to end.
+pub(crate) async fn consume(
+    client: Client,
+    topic: &'static str,
+    group: &'static str,
+    choice: Choice,
+) -> anyhow::Result<()> {
     while !client.ended.load(Ordering::Relaxed) {
-        let asked = json!({
-            "topic": TOPIC, "group": group, "owner": format!("worker-{}", client.number),
-            "max": RECEIVE, "wait_ms": 500, "lease_ms": LEASE_MS,
-        });
-        let Some(answer) = client.post("receive", &asked).await else {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            continue;
-        };
-        let messages = answer["messages"].as_array().cloned().unwrap_or_default();
+        let messages = client.receive(topic, group, RECEIVE).await;
         client.leased.fetch_add(messages.len() as u64, Ordering::Relaxed);
         let leases = messages
             .iter()
-            .map(|message| read(&client, group, message))
+            .map(|message| read(&client, topic, group, message))
             .collect::<anyhow::Result<Vec<_>>>()?;
         // Work takes a moment.
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..40))).await;
-        settle(&client, &messages, leases).await;
+        settle(&client, &messages, leases, choice).await;
         client.leased.fetch_sub(messages.len() as u64, Ordering::Relaxed);
     }
     Ok(())
 }
 
-fn read(client: &Client, group: &str, message: &Value) -> anyhow::Result<Lease> {
+/// Tells of a delivery.
+pub(crate) fn read(
+    client: &Client,
+    topic: &str,
+    group: &str,
+    message: &Value,
+) -> anyhow::Result<Lease> {
     let partition = number(&message["partition"]);
     let generations = client.generations.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let lease = Lease {
-        topic: TOPIC.into(),
+        topic: topic.into(),
         group: group.into(),
-        generation: generations[&(group.to_owned(), partition)],
+        generation: generations[&(topic.to_owned(), group.to_owned(), partition)],
         partition: partition as u32,
         offset: number(&message["offset"]),
         attempt: number(&message["lease"]["attempt"]) as u32,
@@ -322,22 +381,19 @@ fn read(client: &Client, group: &str, message: &Value) -> anyhow::Result<Lease> 
     Ok(lease)
 }
 
-async fn settle(client: &Client, messages: &[Value], leases: Vec<Lease>) {
+async fn settle(client: &Client, messages: &[Value], leases: Vec<Lease>, choice: Choice) {
     let (mut items, mut calls) = (Vec::new(), Vec::new());
     for (message, lease) in messages.iter().zip(leases) {
         let token = &message["lease"]["token"];
-        let (verb, item) = match fastrand::u32(0..100) {
-            // Forgotten: its lease runs out.
-            0..2 => continue,
-            2..6 => (
-                Verb::Nack { delay_ms: None },
-                json!({ "op": "nack", "token": token, "reason": "it broke" }),
-            ),
-            6 => (
-                Verb::Final,
-                json!({ "op": "nack", "token": token, "final": true, "reason": "no" }),
-            ),
-            _ => (Verb::Ack, json!({ "op": "ack", "token": token })),
+        let Some(verb) = choice() else { continue };
+        let item = match verb {
+            Verb::Final => {
+                json!({ "op": "nack", "token": token, "final": true, "reason": "no" })
+            }
+            Verb::Nack { .. } => json!({ "op": "nack", "token": token, "reason": "it broke" }),
+            Verb::Ack | Verb::Release { .. } | Verb::Extend { .. } => {
+                json!({ "op": "ack", "token": token })
+            }
         };
         let call = client.next();
         client.tell(What::Invoked { call, op: Op::Settle { lease, verb, by_owner: false } });

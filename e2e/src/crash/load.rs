@@ -7,7 +7,7 @@ use driftq_checker::Report;
 use driftq_checker::history::{Event, What};
 use tokio::task::JoinHandle;
 
-use crate::clients::{Client, GROUPS, consume, produce};
+use crate::clients::{Client, GROUPS, TOPIC, consume, mostly_ack, produce};
 use crate::history::{History, Tally, tally};
 
 const PRODUCERS: u32 = 8;
@@ -50,7 +50,12 @@ impl Load {
 
     pub(crate) fn consume(&mut self) {
         for (number, group) in (PRODUCERS..).zip(GROUPS.iter().cycle().take(CONSUMERS)) {
-            self.tasks.push(tokio::spawn(consume(self.client.of(number), group)));
+            self.tasks.push(tokio::spawn(consume(
+                self.client.of(number),
+                TOPIC,
+                group,
+                mostly_ack,
+            )));
         }
     }
 

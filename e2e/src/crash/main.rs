@@ -4,12 +4,15 @@
 //! 2. `control`: the same on a disk that lies about flushes: the checker must report losses, or it proves nothing.
 //! 3. `faults`: one system call of the storage kills, fails or waits: each kind at each of the first calls.
 //! 4. `full`: a small disk, filled to the mark and drained.
+//! 5. `effects`, only if named: killed KILLS times while commits end effects and send next steps to other shards.
 //!
 //! Each time everything is drained at the end and the checker judges what the clients saw: nothing
 //! acknowledged is lost, nothing settled comes back, no stale attempt was let through.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 mod clients;
+mod crossing;
+mod effects;
 mod faults;
 mod full;
 mod history;
@@ -24,6 +27,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 use driftq_e2e::directory::Directory;
 
+use crossing::COMMITTED_PER_KILL;
 use kills::{ACKED_PER_KILL, Disk, PRODUCED_PER_KILL};
 
 /// Unknown outcomes there must have been: a thousand for 300 kills.
@@ -35,7 +39,7 @@ const KILLS_PER_FAULT: u64 = 6;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full]";
+    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full|effects]";
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().context(USAGE)?;
     let kills: u64 = arguments.next().context(USAGE)?.parse().context(USAGE)?;
@@ -52,6 +56,9 @@ async fn main() -> anyhow::Result<ExitCode> {
                 _ => filled(&binary, data.path()).await?,
             };
         }
+    }
+    if only.as_deref() == Some("effects") {
+        violations += crossed(&binary, &data.path().join("effects"), kills).await?;
     }
     println!("kills {kills}, violations {violations}, {} s", began.elapsed().as_secs());
     Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -80,6 +87,33 @@ async fn killed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> 
         "too little happened"
     );
     Ok(violations.len())
+}
+
+async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> {
+    let run = crossing::run(binary, data, kills).await?;
+    for violation in run.report.violations.iter().take(20) {
+        println!("{violation:?}");
+    }
+    println!(
+        "kills {} with enough under way ({} more repeated), orders {}, commits {}, steps to other shards {}, replayed {}, steps missing {}, doubled {}, violations {}",
+        run.kills,
+        run.repeated,
+        run.orders,
+        run.committed,
+        run.queued,
+        run.replayed,
+        run.missing,
+        run.doubled,
+        run.report.violations.len()
+    );
+    anyhow::ensure!(
+        run.committed >= kills * COMMITTED_PER_KILL
+            && run.queued > run.committed
+            && run.replayed > 0,
+        "too little happened"
+    );
+    anyhow::ensure!(run.missing + run.doubled == 0, "a step is missing or there twice");
+    Ok(run.report.violations.len())
 }
 
 async fn control(binary: &str, data: &Path) -> anyhow::Result<usize> {

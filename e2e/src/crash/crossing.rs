@@ -1,0 +1,187 @@
+//! SIGKILL while commits cross shards: every step once, no effect accepted twice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use driftq_checker::Report;
+use driftq_checker::history::{Event, Op, Reply, Verb, What};
+use driftq_e2e::broker::Broker;
+use serde_json::json;
+
+use crate::clients::{Client, TOPIC, consume};
+use crate::effects::{GROUP, Progress, STEPS, STEPS_OF_AN_ORDER, order, steps_of, work};
+use crate::history::History;
+
+const SHARDS: u32 = 4;
+const PRODUCERS: u32 = 2;
+const WORKERS: u32 = 8;
+/// Who reads the next steps.
+const READERS: &str = "readers";
+/// What must be under way at a kill for it to count, and done for each.
+const COMMITS_MIN: u64 = 32;
+pub(crate) const COMMITTED_PER_KILL: u64 = 100;
+/// How long that may take, and how long the end may.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A run.
+pub(crate) struct Crossed {
+    pub(crate) report: Report,
+    pub(crate) kills: u64,
+    pub(crate) repeated: u64,
+    pub(crate) orders: usize,
+    pub(crate) committed: u64,
+    /// Steps that went to another shard, and outcomes that were handed to a later attempt.
+    pub(crate) queued: u64,
+    pub(crate) replayed: u64,
+    /// Steps that are not there, and those that are there more than once.
+    pub(crate) missing: usize,
+    pub(crate) doubled: usize,
+}
+
+pub(crate) async fn run(binary: &str, data: &Path, kills: u64) -> anyhow::Result<Crossed> {
+    let mut broker = Broker::start_sharded(binary, data, SHARDS).await?;
+    let client = Client::new(broker.url(), Arc::new(History::default()));
+    let progress = Arc::new(Progress::default());
+    // Nobody gives up: every order is committed in the end.
+    let retry = json!({ "max_attempts": -1, "backoff_ms": 20, "max_backoff_ms": 200 });
+    let settings = json!({ "retry_policy": retry });
+    client.create(TOPIC, settings.clone(), &[GROUP]).await?;
+    for topic in STEPS {
+        client.create(topic, settings.clone(), &[READERS]).await?;
+    }
+    let mut numbers = 0..;
+    let mut of = || client.of(numbers.next().unwrap_or_default());
+    let mut tasks = Vec::new();
+    for _ in 0..PRODUCERS {
+        tasks.push(tokio::spawn(order(of(), Arc::clone(&progress))));
+    }
+    for _ in 0..WORKERS {
+        tasks.push(tokio::spawn(work(of(), Arc::clone(&progress))));
+    }
+    for topic in STEPS {
+        tasks.push(tokio::spawn(consume(of(), topic, READERS, || Some(Verb::Ack))));
+    }
+    let (mut done, mut killed) = (0, 0);
+    while done < kills {
+        anyhow::ensure!(killed < 2 * kills + 20, "there is too rarely enough under way");
+        busy(&progress, killed + 1).await?;
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..50))).await;
+        let committing = progress.committing.load(Ordering::Relaxed);
+        let what = What::Fault { fault: "kill".into(), point: "anywhere".into() };
+        client.history.push(u32::MAX, what);
+        broker.kill().await?;
+        broker.start_again(None).await?;
+        killed += 1;
+        done += u64::from(committing >= COMMITS_MIN);
+    }
+    client.history.push(u32::MAX, What::Healed);
+    client.stopped.store(true, Ordering::Relaxed);
+    drained(&client).await?;
+    client.ended.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await??;
+    }
+    nothing_is_open(&client).await?;
+    broker.kill().await?;
+    client.history.push(u32::MAX, What::Ended);
+    let events = client.history.take();
+    let (orders, places) = (orders(&events), places(&events));
+    let wanted = || orders.iter().flat_map(|order| steps_of(*order));
+    let copies = |body: u64| places.get(&body).map_or(0, BTreeSet::len);
+    Ok(Crossed {
+        report: driftq_checker::check(&events),
+        kills: done,
+        repeated: killed - done,
+        orders: orders.len(),
+        committed: progress.committed.load(Ordering::Relaxed),
+        queued: progress.queued.load(Ordering::Relaxed),
+        replayed: progress.replayed.load(Ordering::Relaxed),
+        missing: wanted().filter(|(_, body)| copies(*body) == 0).count(),
+        doubled: wanted().filter(|(_, body)| copies(*body) > 1).count(),
+    })
+}
+
+/// Waits until the share of this kill is committed and enough is under way.
+async fn busy(progress: &Progress, kill: u64) -> anyhow::Result<()> {
+    let wait = async {
+        while progress.committed.load(Ordering::Relaxed) < kill * COMMITTED_PER_KILL
+            || progress.committing.load(Ordering::Relaxed) < COMMITS_MIN
+        {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.context("there is never enough under way")
+}
+
+/// Waits until every order is settled, and as many steps have arrived and are settled as there must be. If
+/// they never arrive, that is for the judge.
+async fn drained(client: &Client) -> anyhow::Result<()> {
+    let began = Instant::now();
+    loop {
+        let open = backlog(client, TOPIC, GROUP).await?.0 + client.under_way().0;
+        let (mut waiting, mut arrived) = (0, 0);
+        for topic in STEPS {
+            let (backlog, next) = backlog(client, topic, READERS).await?;
+            (waiting, arrived) = (waiting + backlog, arrived + next);
+        }
+        let (orders, _) = client.acknowledged();
+        let all = orders * STEPS_OF_AN_ORDER as u64;
+        let is_late = began.elapsed() > PATIENCE;
+        if open + waiting == 0 && (arrived >= all || is_late) {
+            return Ok(());
+        }
+        anyhow::ensure!(!is_late, "it does not drain: {open} orders, {waiting} steps");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// What a group has not settled, and how many messages it was ever given.
+async fn backlog(client: &Client, topic: &str, group: &str) -> anyhow::Result<(u64, u64)> {
+    let view = client.get(&format!("topics/{topic}/groups/{group}")).await?;
+    let partitions = view["partitions"].as_array().context("partitions")?;
+    let next = partitions.iter().filter_map(|partition| partition["next"].as_u64()).sum();
+    Ok((view["backlog"].as_u64().context("a backlog")?, next))
+}
+
+async fn nothing_is_open(client: &Client) -> anyhow::Result<()> {
+    for state in ["IN_PROGRESS", "IN_DOUBT", "PARKED"] {
+        let page = client.get(&format!("idempotency?state={state}")).await?;
+        let open = page["effects"].as_array().context("a list")?.len();
+        anyhow::ensure!(open == 0, "{open} effects of settled orders are {state}");
+    }
+    let dead = client.get(&format!("topics/{TOPIC}")).await?;
+    anyhow::ensure!(dead["dead_letters"] == 0, "there are dead letters: {dead}");
+    Ok(())
+}
+
+/// Orders that were accepted.
+fn orders(events: &[Event]) -> BTreeSet<u64> {
+    let (mut asked, mut orders) = (BTreeMap::new(), BTreeSet::new());
+    for event in events {
+        if let What::Invoked { call, op: Op::Produce(produce) } = &event.what
+            && &*produce.topic == TOPIC
+        {
+            asked.insert(*call, produce.message.body);
+        } else if let What::Done { call, reply: Reply::Produced { .. } } = &event.what {
+            orders.extend(asked.get(call));
+        }
+    }
+    orders
+}
+
+/// Where each body was seen, orders included.
+fn places(events: &[Event]) -> BTreeMap<u64, BTreeSet<(&str, u32, u64)>> {
+    let mut places: BTreeMap<u64, BTreeSet<_>> = BTreeMap::new();
+    for event in events {
+        if let What::Delivered(delivery) = &event.what {
+            let lease = &delivery.lease;
+            let place = (&*lease.topic, lease.partition, lease.offset);
+            places.entry(delivery.message.body).or_default().insert(place);
+        }
+    }
+    places
+}
