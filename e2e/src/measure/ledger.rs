@@ -1,10 +1,7 @@
 //! What the effect ledger costs: against the queue beside it, a commit against its parts, and with five
 //! million records against ten thousand.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use futures_util::future::try_join_all;
@@ -40,13 +37,14 @@ async fn pairs(driftq: &str, verdict: &mut Verdict) -> anyhow::Result<()> {
     create(&server).await?;
     let (mut effects, mut commits) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
-        let queue = produce_and_ack(&server).await?;
-        let ledger = begin_and_finish(&server, round).await?;
-        let apart = prepared(&server, round, "apart").await?;
-        let apart = each(&server, apart, |wire, work| Box::pin(apart_one(wire, work))).await?;
-        let together = prepared(&server, round, "together").await?;
-        let together =
-            each(&server, together, |wire, work| Box::pin(commit_one(wire, work))).await?;
+        let leases = leased(&server, WINDOW).await?;
+        let queue = each(&server, leases, produce_and_ack).await?;
+        let keys = (0..WINDOW).map(|at| format!("{round}-{at}")).collect();
+        let ledger = each(&server, keys, begin_and_finish).await?;
+        let work = prepared(&server, round, "apart").await?;
+        let apart = each(&server, work, apart).await?;
+        let work = prepared(&server, round, "together").await?;
+        let together = each(&server, work, commit).await?;
         println!(
             "round {round}: produce+ack {:.0}/s, begin+finish {:.0}/s, apart {:.0}/s, commit {:.0}/s",
             WINDOW as f64 / queue,
@@ -79,71 +77,38 @@ fn message(number: usize) -> Value {
     json!({ "topic": TOPIC, "key": format!("key-{number}"), "value": "v".repeat(256) })
 }
 
-/// Tokens of deliveries, for whoever acks next.
-type Tokens = Rc<RefCell<VecDeque<String>>>;
-
-async fn receive(wire: &mut Wire, max: usize) -> anyhow::Result<Vec<String>> {
-    let wanted = json!({ "topic": TOPIC, "group": "g", "owner": "o", "max": max, "wait_ms": 200,
+/// Tokens of so many deliveries.
+async fn leased(server: &Server, count: usize) -> anyhow::Result<Vec<String>> {
+    let mut wire = server.connect().await?;
+    for at in 0..count / 100 {
+        let messages: Vec<Value> = (0..100).map(|number| message(at * 100 + number)).collect();
+        wire.json(&post("/v1/produce/batch", &json!({ "messages": messages }))).await?;
+    }
+    let wanted = json!({ "topic": TOPIC, "group": "g", "owner": "o", "max": 1_000, "wait_ms": 200,
                          "lease_ms": 600_000 });
-    let got = wire.json(&post("/v1/receive", &wanted)).await?;
-    let messages = got["messages"].as_array().context("messages")?;
-    Ok(messages.iter().filter_map(|one| Some(one["lease"]["token"].as_str()?.to_owned())).collect())
+    let mut leases = Vec::new();
+    while leases.len() < count {
+        let got = wire.json(&post("/v1/receive", &wanted)).await?;
+        let messages = got["messages"].as_array().context("messages")?;
+        let tokens = messages.iter().filter_map(|one| one["lease"]["token"].as_str());
+        leases.extend(tokens.map(str::to_owned));
+    }
+    Ok(leases)
 }
 
-/// Seconds for a window in which every connection produces one and acks one.
-async fn produce_and_ack(server: &Server) -> anyhow::Result<f64> {
-    let tokens = Tokens::default();
-    let feeding = {
-        let (tokens, mut wire) = (tokens.clone(), server.connect().await?);
-        async move {
-            let mut left = WINDOW;
-            while left > 0 {
-                let more = receive(&mut wire, 256).await?;
-                left = left.saturating_sub(more.len());
-                tokens.borrow_mut().extend(more);
-            }
-            anyhow::Ok(())
-        }
-    };
-    let working = (0..CONNECTIONS).map(|number| {
-        let tokens = tokens.clone();
-        async move {
-            let mut wire = server.connect().await?;
-            for _ in 0..WINDOW / CONNECTIONS {
-                wire.json(&post("/v1/produce", &message(number))).await?;
-                let token = loop {
-                    let next = tokens.borrow_mut().pop_front();
-                    match next {
-                        Some(token) => break token,
-                        None => tokio::time::sleep(Duration::from_micros(200)).await,
-                    }
-                };
-                wire.json(&post("/v1/ack", &json!({ "token": token }))).await?;
-            }
-            anyhow::Ok(())
-        }
-    });
-    let began = Instant::now();
-    let (fed, worked) = tokio::join!(feeding, try_join_all(working));
-    fed?;
-    worked?;
-    Ok(began.elapsed().as_secs_f64())
+/// Produces one and acks another, which was delivered before: no side waits for deliveries.
+async fn produce_and_ack(wire: &mut Wire, lease: &String) -> anyhow::Result<()> {
+    wire.json(&post("/v1/produce", &next())).await?;
+    wire.json(&post("/v1/ack", &json!({ "token": lease }))).await?;
+    Ok(())
 }
 
-async fn begin_and_finish(server: &Server, round: usize) -> anyhow::Result<f64> {
-    let began = Instant::now();
-    try_join_all((0..CONNECTIONS).map(|number| async move {
-        let mut wire = server.connect().await?;
-        for at in 0..WINDOW / CONNECTIONS {
-            let key = format!("{round}-{number}-{at}");
-            let begun = wire.json(&begin(&key)).await?;
-            let finish = json!({ "token": begun["token"], "status": "SUCCEEDED", "result": { "charge": key } });
-            wire.json(&post("/v1/idempotency/finish", &finish)).await?;
-        }
-        anyhow::Ok(())
-    }))
-    .await?;
-    Ok(began.elapsed().as_secs_f64())
+async fn begin_and_finish(wire: &mut Wire, key: &String) -> anyhow::Result<()> {
+    let begun = wire.json(&begin(key)).await?;
+    let finish =
+        json!({ "token": begun["token"], "status": "SUCCEEDED", "result": { "charge": key } });
+    wire.json(&post("/v1/idempotency/finish", &finish)).await?;
+    Ok(())
 }
 
 fn begin(key: &str) -> Vec<u8> {
@@ -159,15 +124,7 @@ struct Work {
 }
 
 async fn prepared(server: &Server, round: usize, what: &str) -> anyhow::Result<Vec<Work>> {
-    let mut wire = server.connect().await?;
-    for at in 0..COMMITS / 100 {
-        let messages: Vec<Value> = (0..100).map(|number| message(at * 100 + number)).collect();
-        wire.json(&post("/v1/produce/batch", &json!({ "messages": messages }))).await?;
-    }
-    let mut leases = Vec::new();
-    while leases.len() < COMMITS {
-        leases.extend(receive(&mut wire, 1_000).await?);
-    }
+    let leases = leased(server, COMMITS).await?;
     let chunks: Vec<Vec<String>> =
         leases.chunks(COMMITS / CONNECTIONS).map(<[_]>::to_vec).collect();
     let begun = chunks.into_iter().enumerate().map(|(chunk, leases)| async move {
@@ -185,18 +142,17 @@ async fn prepared(server: &Server, round: usize, what: &str) -> anyhow::Result<V
     Ok(try_join_all(begun).await?.into_iter().flatten().collect())
 }
 
-type Doing<'a> = std::pin::Pin<Box<dyn Future<Output = anyhow::Result<()>> + 'a>>;
-
 /// Seconds until everything is done, by all connections.
-async fn each(
+async fn each<Work>(
     server: &Server,
     work: Vec<Work>,
-    one: impl for<'a> Fn(&'a mut Wire, &'a Work) -> Doing<'a>,
+    one: impl AsyncFn(&mut Wire, &Work) -> anyhow::Result<()>,
 ) -> anyhow::Result<f64> {
     let one = &one;
+    let wires = try_join_all((0..CONNECTIONS).map(|_| server.connect())).await?;
     let began = Instant::now();
-    try_join_all(work.chunks(COMMITS / CONNECTIONS).map(|mine| async move {
-        let mut wire = server.connect().await?;
+    let chunks = work.chunks(work.len() / CONNECTIONS).zip(wires);
+    try_join_all(chunks.map(|(mine, mut wire)| async move {
         for work in mine {
             one(&mut wire, work).await?;
         }
@@ -210,7 +166,7 @@ fn next() -> Value {
     json!({ "topic": NEXT, "key": "k", "value": "v".repeat(256) })
 }
 
-async fn apart_one(wire: &mut Wire, work: &Work) -> anyhow::Result<()> {
+async fn apart(wire: &mut Wire, work: &Work) -> anyhow::Result<()> {
     let finish =
         json!({ "token": work.effect, "status": "SUCCEEDED", "result": { "charge": "ch_1" } });
     wire.json(&post("/v1/idempotency/finish", &finish)).await?;
@@ -219,7 +175,7 @@ async fn apart_one(wire: &mut Wire, work: &Work) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn commit_one(wire: &mut Wire, work: &Work) -> anyhow::Result<()> {
+async fn commit(wire: &mut Wire, work: &Work) -> anyhow::Result<()> {
     let finish =
         json!({ "token": work.effect, "status": "SUCCEEDED", "result": { "charge": "ch_1" } });
     let commit = json!({ "token": work.lease, "effects": [finish], "produce": [next()] });
@@ -268,18 +224,15 @@ async fn load(server: &Server, count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Seconds for a window of begins.
 async fn begins(server: &Server, round: usize) -> anyhow::Result<f64> {
-    let began = Instant::now();
-    try_join_all((0..CONNECTIONS).map(|number| async move {
-        let mut wire = server.connect().await?;
-        for at in 0..WINDOW / CONNECTIONS {
-            let answer = wire.ask(&begin(&format!("more-{round}-{number}-{at}"))).await?;
-            anyhow::ensure!(answer.status == 200, "begin is answered {}", answer.status);
-        }
-        anyhow::Ok(())
-    }))
-    .await?;
-    Ok(began.elapsed().as_secs_f64())
+    let keys = (0..WINDOW).map(|at| format!("more-{round}-{at}")).collect();
+    each(server, keys, async |wire: &mut Wire, key: &String| {
+        let answer = wire.ask(&begin(key)).await?;
+        anyhow::ensure!(answer.status == 200, "begin is answered {}", answer.status);
+        Ok(())
+    })
+    .await
 }
 
 /// The least bound of the histogram of commits that none is above, in seconds.
