@@ -1,4 +1,5 @@
-//! The real server as a process of its own, and a place for its data.
+//! The real server and its workers as processes of their own, and a place for their data.
 
 pub mod broker;
 pub mod directory;
+pub mod worker;

@@ -5,14 +5,14 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 use driftq_e2e::broker::Broker;
 use driftq_e2e::directory::Directory;
+use driftq_e2e::worker::Worker;
 use serde_json::{Value, json};
-use tokio::process::{Child, Command};
+use tokio::process::Command;
 
 /// A topic, and what runs the worker.
 const EXAMPLES: [(&str, &[&str]); 2] = [
@@ -106,18 +106,10 @@ impl Run {
     fn worker(&self) -> anyhow::Result<Worker> {
         let (script, program) = self.program.split_last().context("a script")?;
         let (program, arguments) = program.split_first().context("what runs it")?;
-        let child = Command::new(program)
-            .args(arguments)
-            .arg(std::env::current_dir()?.join("examples").join(script))
-            .args([self.topic, GROUP])
-            .current_dir(&self.effects)
-            .env("DRIFTQ_URL", &self.url)
-            .stdin(Stdio::null())
-            // What runs the script may start it as a process of its own: one signal reaches both.
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("start {program}"))?;
-        Ok(Worker { child })
+        let script = std::env::current_dir()?.join("examples").join(script);
+        let mut command = Command::new(program);
+        command.args(arguments).arg(script).args([self.topic, GROUP]);
+        Worker::start(command.current_dir(&self.effects).env("DRIFTQ_URL", &self.url))
     }
 
     /// Lets a worker begin, and kills it while it holds a message.
@@ -178,27 +170,5 @@ impl Run {
         ensure!(topic["dead_letters"] == 0, "{}: there are dead letters", self.topic);
         ensure!(self.done()? == self.produced, "{}: an effect is missing or extra", self.topic);
         Ok(())
-    }
-}
-
-/// A worker and what it started; dropped, they are killed.
-struct Worker {
-    child: Child,
-}
-
-impl Worker {
-    fn signal(&self, signal: &str) -> anyhow::Result<()> {
-        let Some(leader) = self.child.id() else { return Ok(()) };
-        let kill = format!("kill -s {signal} -- -{leader}");
-        let sent = std::process::Command::new("sh").args(["-c", &kill]).status()?;
-        ensure!(sent.success(), "{kill}: {sent}");
-        Ok(())
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // One that has ended needs no signal.
-        let _ended = self.signal("KILL");
     }
 }
