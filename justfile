@@ -98,6 +98,11 @@ demo-effects:
     cargo build --quiet -p driftq-cli -p driftq-e2e
     target/debug/effects target/debug/driftq
 
+# The code of docs/keep-your-queue.md in workers of Celery and BullMQ; one of them and the server are killed in the middle
+keep-your-queue:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/queues target/debug/driftq
+
 # Type what README, docs/operating.md and the tour of `driftq dev` tell readers to type
 readme:
     cargo run --quiet -p xtask -- readme
@@ -143,7 +148,7 @@ instructions:
     cargo run --quiet --release -p driftq-sim --bin instructions
 
 # What .ci/run runs: everything above that fits into half an hour on two cores
-ci: check (stages 'contract' 'schemathesis' 'readme' 'examples' 'crash-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
+ci: check (stages 'contract' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'crash-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
 
 # What the hook runs before a commit: quick, and never tests
 pre-commit: format typos tidy small-files

@@ -1,0 +1,8 @@
+import os
+broker_url = result_backend = f"redis+socket://{os.environ['REDIS']}"
+# What a dead worker had comes again so soon.
+broker_transport_options = {"visibility_timeout": 2}
+# All at once: this transport takes a job off the list before it writes down that it has it, and a worker
+# killed between the two has lost it. With nothing left on the list there is nothing to lose.
+worker_prefetch_multiplier = 0
+worker_concurrency = 2

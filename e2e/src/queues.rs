@@ -1,0 +1,281 @@
+//! `queues BINARY`: the code of `docs/keep-your-queue.md`, as it stands there, in real workers of other queues
+//! and beside the real server on SQLite. What the page calls yours is in `e2e/queues`. Of twenty orders
+//!
+//! 1. some are at the card company, charged and not done, when their worker is killed with SIGKILL; later
+//!    the server is killed too;
+//! 2. one is declined; two get no answer, and the card was charged for one of them.
+//!
+//! A person looks at what is listed as in doubt and says what happened. In the end every job is done, and
+//! every card that was not declined was charged once.
+#![expect(clippy::print_stdout, reason = "this is a program for people")]
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use driftq_e2e::broker::Broker;
+use driftq_e2e::directory::Directory;
+use driftq_e2e::worker::Worker;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+const PAGE: &str = "docs/keep-your-queue.md";
+const YOURS: &str = "e2e/queues";
+const ORDERS: usize = 20;
+const DECLINED: &str = "order-3";
+const CHARGED_WITHOUT_ANSWER: &str = "order-7";
+const LOST_ON_THE_WAY: &str = "order-11";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Another queue.
+struct Queue {
+    name: &'static str,
+    /// Before its first worker.
+    prepare: &'static str,
+    worker: &'static str,
+    /// Sends the orders, says so, waits until all are done, and prints how they ended.
+    orders: &'static str,
+}
+
+const QUEUES: [Queue; 2] = [
+    Queue {
+        name: "celery",
+        // There is no SQS here: its worker is compiled and not run.
+        prepare: "python3 -m py_compile sqs.py",
+        worker: "celery --quiet --app jobs worker --loglevel error",
+        orders: "python3 orders.py",
+    },
+    Queue {
+        name: "bullmq",
+        prepare: "npm install --silent --no-package-lock --omit optional",
+        worker: "node worker.mjs",
+        orders: "node orders.mjs",
+    },
+];
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let binary = std::env::args().nth(1).context("usage: queues BINARY")?;
+    let began = Instant::now();
+    let directory = Directory::make()?;
+    for queue in QUEUES {
+        let name = queue.name;
+        let shop = Shop::open(&binary, &directory.path().join(queue.name), queue).await?;
+        let log = shop.directory.join("workers.log");
+        if let Err(failed) = shop.trade().await {
+            println!("{}", std::fs::read_to_string(log).unwrap_or_default());
+            return Err(failed.context(name));
+        }
+    }
+    println!("keep-your-queue {}, {} s", QUEUES.len(), began.elapsed().as_secs());
+    Ok(())
+}
+
+/// Somebody who keeps their queue.
+struct Shop {
+    queue: Queue,
+    /// Where its workers are, and the charges.
+    directory: PathBuf,
+    broker: Broker,
+    http: reqwest::Client,
+    _redis: Worker,
+}
+
+impl Shop {
+    async fn open(binary: &str, directory: &Path, queue: Queue) -> anyhow::Result<Shop> {
+        std::fs::create_dir_all(directory)?;
+        for file in std::fs::read_dir(YOURS)? {
+            let file = file?;
+            std::fs::copy(file.path(), directory.join(file.file_name()))?;
+        }
+        let page = std::fs::read_to_string(PAGE)?;
+        for (name, code) in files(&page) {
+            std::fs::write(directory.join(name), code)?;
+        }
+        let broker = Broker::start(binary, &directory.join("data"), None).await?;
+        let mut redis = Command::new("redis-server");
+        redis.args(["--port", "0", "--save", "", "--unixsocket", "redis.socket"]);
+        let redis = Worker::start(redis.current_dir(directory).stdout(Stdio::null()))?;
+        let (directory, http) = (directory.to_owned(), reqwest::Client::new());
+        let shop = Shop { queue, directory, broker, http, _redis: redis };
+        let prepared = shop.command(shop.queue.prepare).status().await?;
+        ensure!(prepared.success(), "{}: {prepared}", shop.queue.prepare);
+        Ok(shop)
+    }
+
+    fn command(&self, line: &str) -> Command {
+        let mut words = line.split(' ');
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command
+            .args(words)
+            .current_dir(&self.directory)
+            .env("DRIFTQ_URL", self.broker.url().trim_end_matches("/v1"))
+            .env("REDIS", self.directory.join("redis.socket"))
+            .kill_on_drop(true);
+        command
+    }
+
+    async fn trade(mut self) -> anyhow::Result<()> {
+        let mut orders = self.command(self.queue.orders);
+        let mut orders = orders.stdout(Stdio::piped()).spawn()?;
+        let mut says = BufReader::new(orders.stdout.take().context("it is piped")?).lines();
+        says.next_line().await?.context("the orders are not sent")?;
+        let killed = self.worker_that_dies().await?;
+        let _second = self.worker()?;
+        self.until("half of the work", |charges| charges.answered.len() >= ORDERS / 2).await?;
+        self.broker.kill().await?;
+        self.broker.start_again(None).await?;
+        let doubted = self.person(&mut orders).await?;
+        let ended = says.next_line().await?.context("nothing about how they ended")?;
+        self.check(&serde_json::from_str(&ended)?)?;
+        for order in &killed {
+            let is_listed = doubted.get(order).is_some_and(|cause| cause == "lease_expired");
+            ensure!(is_listed, "{order} was in the middle, and not listed: {doubted:?}");
+        }
+        for order in [CHARGED_WITHOUT_ANSWER, LOST_ON_THE_WAY] {
+            let is_listed = doubted.get(order).is_some_and(|cause| cause == "reported");
+            ensure!(is_listed, "{order} had no answer, and is not listed: {doubted:?}");
+        }
+        let name = self.queue.name;
+        println!("{name}: {ORDERS} orders, none charged twice; were in doubt: {doubted:?}");
+        self.broker.kill().await
+    }
+
+    fn worker(&self) -> anyhow::Result<Worker> {
+        let log =
+            File::options().create(true).append(true).open(self.directory.join("workers.log"))?;
+        Worker::start(self.command(self.queue.worker).stdout(log.try_clone()?).stderr(log))
+    }
+
+    /// Lets a worker begin, and kills it while cards are charged and their jobs not done.
+    async fn worker_that_dies(&self) -> anyhow::Result<Vec<String>> {
+        let worker = self.worker()?;
+        let began = Instant::now();
+        loop {
+            self.until("a beginning", |charges| charges.answered.len() >= 3).await?;
+            worker.signal("STOP")?;
+            let middle = self.charges()?.in_the_middle();
+            if !middle.is_empty() {
+                return Ok(middle);
+            }
+            worker.signal("CONT")?;
+            ensure!(began.elapsed() < PATIENCE, "no worker is ever in the middle of a charge");
+        }
+    }
+
+    /// Says what happened to whatever is in doubt, until all orders are done. Returns the causes.
+    async fn person(&self, orders: &mut Child) -> anyhow::Result<BTreeMap<String, String>> {
+        let mut doubted = BTreeMap::new();
+        let began = Instant::now();
+        while orders.try_wait()?.is_none() {
+            let charges = self.charges()?;
+            ensure!(
+                began.elapsed() < PATIENCE,
+                "never done; were in doubt: {doubted:?}; {charges:?}"
+            );
+            let list = format!("{}/idempotency?state=PARKED&scope=op/charge", self.broker.url());
+            let list = self.http.get(list).send().await?.error_for_status()?;
+            let list: Value = list.json().await?;
+            for effect in list["effects"].as_array().context("a list")? {
+                let order = effect["key"].as_str().context("a key")?;
+                let cause = effect["doubt"]["cause"].as_str().context("a cause")?;
+                doubted.insert(order.to_owned(), cause.to_owned());
+                self.resolve(order, &effect["fence"]).await?;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Ok(doubted)
+    }
+
+    async fn resolve(&self, order: &str, fence: &Value) -> anyhow::Result<()> {
+        let mut says = json!({ "scope": "op/charge", "key": order, "fence": fence, "by": "ops",
+                               "reason": "looked at the charges" });
+        if self.charges()?.charged.contains_key(order) {
+            says["as"] = json!("succeeded");
+            says["result"] = receipt(order);
+        } else {
+            says["as"] = json!("retry");
+        }
+        let resolve = format!("{}/idempotency/resolve", self.broker.url());
+        self.http.post(resolve).json(&says).send().await?.error_for_status()?;
+        Ok(())
+    }
+
+    fn check(&self, ended: &Value) -> anyhow::Result<()> {
+        let charges = self.charges()?;
+        for order in (0..ORDERS).map(|number| format!("order-{number}")) {
+            let (end, charged) = (&ended[&order], charges.charged.get(&order).copied());
+            let (wanted, times) = match order.as_str() {
+                DECLINED => (json!("the card is declined"), None),
+                _ => (receipt(&order), Some(1)),
+            };
+            ensure!(*end == wanted, "{order} ended with {end}, not with {wanted}");
+            ensure!(charged == times, "{order} was charged {charged:?} times");
+        }
+        Ok(())
+    }
+
+    fn charges(&self) -> anyhow::Result<Charges> {
+        let path = self.directory.join("charges");
+        let text = if path.exists() { std::fs::read_to_string(path)? } else { String::new() };
+        let mut charges = Charges::default();
+        for line in text.lines() {
+            let (what, rest) = line.split_once(' ').context("two words")?;
+            let order = rest.split(' ').next().unwrap_or_default().to_owned();
+            let count = match what {
+                "charged" => charges.charged.entry(order),
+                _ => charges.answered.entry(order),
+            };
+            *count.or_default() += 1;
+        }
+        Ok(charges)
+    }
+
+    /// Waits until the charges are as wanted.
+    async fn until(&self, what: &str, is_so: impl Fn(&Charges) -> bool) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while !is_so(&self.charges()?) {
+            let (queue, charges) = (self.queue.name, self.charges()?);
+            ensure!(began.elapsed() < PATIENCE, "{queue}: never seen: {what}; {charges:?}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
+    }
+}
+
+/// How often each order was charged, and how often somebody was told.
+#[derive(Debug, Default)]
+struct Charges {
+    charged: BTreeMap<String, usize>,
+    answered: BTreeMap<String, usize>,
+}
+
+impl Charges {
+    fn in_the_middle(&self) -> Vec<String> {
+        let is_open = |order: &&String| {
+            !self.answered.contains_key(*order) && *order != CHARGED_WITHOUT_ANSWER
+        };
+        self.charged.keys().filter(is_open).cloned().collect()
+    }
+}
+
+/// What the provider answers.
+fn receipt(order: &str) -> Value {
+    json!({ "charge": format!("ch-{order}") })
+}
+
+/// The blocks of a page that begin with the name of their file, as a comment.
+fn files(page: &str) -> Vec<(&str, &str)> {
+    let blocks = page.split("\n```").skip(1).step_by(2);
+    let code = blocks.filter_map(|block| Some(block.split_once('\n')?.1));
+    code.filter_map(|code| {
+        let first = code.lines().next()?;
+        let name = first.strip_prefix("# ").or_else(|| first.strip_prefix("// "))?;
+        Some((name, code))
+    })
+    .collect()
+}
