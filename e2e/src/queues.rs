@@ -19,8 +19,10 @@ use anyhow::{Context as _, ensure};
 use driftq_e2e::broker::Broker;
 use driftq_e2e::directory::Directory;
 use driftq_e2e::worker::Worker;
+use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
 
 const PAGE: &str = "docs/keep-your-queue.md";
@@ -62,17 +64,19 @@ async fn main() -> anyhow::Result<()> {
     let binary = std::env::args().nth(1).context("usage: queues BINARY")?;
     let began = Instant::now();
     let directory = Directory::make()?;
-    for queue in QUEUES {
-        let name = queue.name;
-        let shop = Shop::open(&binary, &directory.path().join(queue.name), queue).await?;
-        let log = shop.directory.join("workers.log");
-        if let Err(failed) = shop.trade().await {
-            println!("{}", std::fs::read_to_string(log).unwrap_or_default());
-            return Err(failed.context(name));
-        }
-    }
+    // Most of it is waiting for leases to run out, so they wait together.
+    try_join_all(QUEUES.map(|queue| trade(&binary, directory.path(), queue))).await?;
     println!("keep-your-queue {}, {} s", QUEUES.len(), began.elapsed().as_secs());
     Ok(())
+}
+
+async fn trade(binary: &str, directory: &Path, queue: Queue) -> anyhow::Result<()> {
+    let name = queue.name;
+    let shop = Shop::open(binary, &directory.join(name), queue).await.context(name)?;
+    let log = shop.directory.join("workers.log");
+    shop.trade().await.context(name).inspect_err(|_| {
+        println!("{}", std::fs::read_to_string(log).unwrap_or_default());
+    })
 }
 
 /// Somebody who keeps their queue.
@@ -100,6 +104,11 @@ impl Shop {
         let mut redis = Command::new("redis-server");
         redis.args(["--port", "0", "--save", "", "--unixsocket", "redis.socket"]);
         let redis = Worker::start(redis.current_dir(directory).stdout(Stdio::null()))?;
+        let began = Instant::now();
+        while UnixStream::connect(directory.join("redis.socket")).await.is_err() {
+            ensure!(began.elapsed() < PATIENCE, "redis-server does not get ready");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         let (directory, http) = (directory.to_owned(), reqwest::Client::new());
         let shop = Shop { queue, directory, broker, http, _redis: redis };
         let prepared = shop.command(shop.queue.prepare).status().await?;
