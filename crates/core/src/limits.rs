@@ -126,6 +126,9 @@ pub const FRESH_PER_RETRY: u8 = 4;
 pub const FREE_RETURNS: u8 = 3;
 /// No lease runs out sooner than this after a recovery (or its own length, if that is shorter).
 pub const RECOVERY_GRACE_MS: u64 = 10_000;
+/// A message that was routed here is known by its key for so much longer than its pin lasts: the clock of the
+/// shard that keeps the pin may be behind, and a repeat may be on its way.
+pub const ROUTED_KEPT_MS: u64 = 600_000;
 
 /// Offsets one commit may trim or collect.
 pub const TRIM_OFFSETS_MAX: u64 = 4_096;

@@ -8,6 +8,7 @@ use crate::bucket::bucket;
 use crate::change::{Change, Lookup, Record};
 use crate::command::{Produce, Produced, Rejection, Routed};
 use crate::id::{Text, TopicId};
+use crate::limits::ROUTED_KEPT_MS;
 use crate::message::{Envelope, Receipt, tenant_of};
 use crate::pack;
 use crate::pipeline::found::Found;
@@ -49,16 +50,13 @@ impl<'a> Keyed<'a> {
         Keyed { topic, tenant, key, kind, hash: pack::hash16(kind, &(topic, tenant, key)) }
     }
 
-    /// The same for a topic on another shard.
+    /// The same for a topic on another shard. Whether its pin is in force is for that shard to say, by its own
+    /// clock: each pin, known by its end, has a record of its own here, and that is not looked at by the clock.
     pub(super) fn routed(of: &Routed, tenant: &'a str, key: &'a Text) -> Keyed<'a> {
-        let (kind, topic) = (RecordKind::Routed, of.topic);
-        Keyed {
-            topic,
-            tenant,
-            key,
-            kind,
-            hash: pack::hash16(kind, &(of.source, topic, tenant, key)),
-        }
+        let Routed { source, topic, expires } = *of;
+        let kind = RecordKind::Routed;
+        let hash = pack::hash16(kind, &(source, topic, tenant, key, expires));
+        Keyed { topic, tenant, key, kind, hash }
     }
 
     fn record_key(&self) -> Key {
@@ -107,7 +105,8 @@ impl<'a> Keyed<'a> {
         let record: DedupeRecord = pack::open(&row.body);
         let same_identity =
             record.topic == self.topic && &*record.tenant == self.tenant && record.key == *self.key;
-        Ok((same_identity && now < record.expires).then_some(record))
+        let is_in_force = self.kind == RecordKind::Routed || now < record.expires;
+        Ok((same_identity && is_in_force).then_some(record))
     }
 }
 
@@ -142,11 +141,15 @@ impl Shard {
             receipt: receipt.clone(),
             expires,
         };
+        let kept_until = match keyed.kind == RecordKind::Routed {
+            true => expires.max(now).after(ROUTED_KEPT_MS),
+            false => expires,
+        };
         let record = Record {
             kind: keyed.kind,
             hash: keyed.hash,
             expires,
-            bucket: bucket(expires, expires.since(now)),
+            bucket: bucket(kept_until, kept_until.since(now)),
             body: pack::seal(&record),
         };
         self.put_record(now, record, changes);

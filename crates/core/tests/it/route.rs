@@ -137,6 +137,38 @@ fn what_was_routed_here_is_stored_once() {
 }
 
 #[test]
+fn a_pin_counts_where_it_leads_and_the_clock_there_does_not() {
+    check_on(
+        0,
+        2,
+        expect![[r#"
+            0s topic receipts 1
+                created
+            0s produce receipts a idem=k routed=1/1/60s
+                stored 0:0 in receipts
+            61s produce receipts a idem=k routed=1/1/60s
+                stored 0:0 in receipts before
+            62s produce receipts a idem=k routed=1/1/122s
+                stored 0:1 in receipts
+            63s produce receipts a idem=k routed=1/1/60s
+                stored 0:0 in receipts before
+            64s produce receipts a idem=k routed=1/1/122s
+                stored 0:1 in receipts before
+            65s produce receipts b idem=l routed=1/1/50s
+                stored 0:2 in receipts
+            66s produce receipts b idem=l routed=1/1/50s
+                stored 0:2 in receipts before
+            600s rows record
+                expire 1/1
+                record 3
+            2000s rows record
+                expire 1/2
+                record 0
+        "#]],
+    );
+}
+
+#[test]
 fn messages_of_a_commit_are_pinned_and_queued_together() {
     check_on(
         1,
