@@ -91,6 +91,13 @@ impl Judge<'_, '_> {
                 fate.is_acked |= matches!(settle.verb, Verb::Ack);
                 fate.is_final |= matches!(settle.verb, Verb::Final);
             }
+            Ask::Commit(commit) => {
+                let commit = &self.story.commits[commit];
+                self.asked(Ask::Settle(commit.settle));
+                for send in &commit.produce {
+                    self.asked(Ask::Produce(*send));
+                }
+            }
             Ask::Produce(send) => {
                 self.keys.insert(send.content.body, send.key);
             }
@@ -121,7 +128,7 @@ impl Judge<'_, '_> {
     }
 
     fn dead_letters(&mut self) {
-        for told in &self.story.dead_letters {
+        for told in self.story.dead_letters.iter().filter(|told| !told.has_come_back()) {
             let letter = told.letter;
             let text = self.story.places.position_text(told.at);
             let group = &letter.group;
@@ -172,13 +179,13 @@ impl Judge<'_, '_> {
             }
         }
         for call in self.story.calls.iter() {
-            let (Ask::Produce(send), Outcome::Produced { at, deduplicated: false, .. }) =
+            let (Ask::Produce(_), Outcome::Produced { at, deduplicated: false, .. }) =
                 (call.ask, call.outcome)
             else {
                 continue;
             };
             let (lane, offset) = places.positions.key(at);
-            for &(reader, since) in &readers[send.topic] {
+            for &(reader, since) in &readers[places.lanes.key(lane).0] {
                 if since > call.invoked {
                     continue;
                 }

@@ -59,7 +59,7 @@ struct Body<'a> {
     send: Send<'a>,
     /// Times it was sent and not refused.
     n_sent: u32,
-    /// Places of its topic where it lies, dead letters and redriven copies apart.
+    /// Places where it lies, in whatever topic, dead letters and redriven copies apart.
     n_copies: u32,
 }
 
@@ -80,6 +80,14 @@ impl<'a> Judge<'_, 'a> {
                 self.bodies.entry(send.content.body).or_insert(body).n_sent += n_sent;
             }
             Ask::Redrive(_) => self.n_redrives += n_sent,
+            Ask::Commit(commit) => {
+                for send in &self.story.commits[commit].produce {
+                    let body = Body { send: *send, n_sent: 0, n_copies: 0 };
+                    let body = self.bodies.entry(send.content.body).or_insert(body);
+                    // However often it is sent, it happens once.
+                    body.n_sent = body.n_sent.max(n_sent);
+                }
+            }
             Ask::Settle(_)
             | Ask::CreateGroup(_)
             | Ask::DeleteGroup(_)
@@ -154,6 +162,10 @@ impl<'a> Judge<'_, 'a> {
 
     fn dead_letter(&mut self, letter: &Letter<'a>) {
         let content = &letter.letter.message;
+        if letter.has_come_back() {
+            self.traced(letter.seq, letter.at, content);
+            return;
+        }
         if self.observed(letter.seq, letter.at, letter.origin, content) {
             self.traced(letter.seq, letter.at, content);
         }
@@ -197,13 +209,14 @@ impl<'a> Judge<'_, 'a> {
         true
     }
 
-    /// Counts a copy of a body in its topic. Where commits are not seen, a copy may be a redriven one.
+    /// Counts a copy of a body. Where commits are not seen, a copy may be a redriven one.
     fn copied(&mut self, seq: u64, at: PositionId, content: &Content) {
         let Some(body) = self.bodies.get_mut(&content.body) else {
             return;
         };
         let (lane, _) = self.story.places.positions.key(at);
-        if self.story.places.lanes.key(lane).0 != body.send.topic {
+        let topic = self.story.places.lanes.key(lane).0;
+        if self.story.places.names.key(topic).starts_with("dlq.") {
             return;
         }
         body.n_copies += 1;

@@ -5,7 +5,7 @@
 //! give up, for something that may never have happened.
 
 use crate::history::How;
-use crate::ids::{Column, EntryId, IdentityId};
+use crate::ids::{CallId, Column, EntryId, IdentityId};
 use crate::invariant::Invariant::I34;
 use crate::report::Findings;
 use crate::story::{Ask, Outcome, Seen, Step, Story};
@@ -29,9 +29,8 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
                 }
             }
             Seen::Answered(call) => {
-                let call = &story.calls[call];
-                if let Outcome::Refused { code, state } = call.outcome {
-                    judge.refused(moment.seq, call.ask, code, state);
+                if let Outcome::Refused { code, state } = story.calls[call].outcome {
+                    judge.refused(moment.seq, call, code, state);
                 }
             }
             Seen::Invoked(_) | Seen::Delivered { .. } => {}
@@ -75,18 +74,20 @@ impl Judge<'_, '_> {
             && let Some((identity, _)) = put.identity
         {
             self.keys[identity] = true;
+        } else if let Step::Pinned { identity, .. } = *step {
+            self.keys[identity] = true;
         }
     }
 
-    fn refused(&mut self, seq: u64, ask: Ask<'_>, code: &str, state: Option<&str>) {
-        if let Ask::Produce(send) = ask
+    fn refused(&mut self, seq: u64, call: CallId, code: &str, state: Option<&str>) {
+        if let Ask::Produce(send) = self.story.calls[call].ask
             && code == "CONFLICT"
             && send.identity.is_some_and(|identity| !self.keys[identity])
         {
             let says = format_args!("a key is said to be another message's, and none is stored");
             self.findings.add(I34, seq, says);
         }
-        let Ask::Settle(settle) = ask else { return };
+        let Some(settle) = self.story.settled_by(call) else { return };
         if settle.by_owner {
             return;
         }

@@ -3,8 +3,11 @@
 //! Where commits are seen, the window of a key is exact, on the authority clock. Where they are not,
 //! the window is unknown, so that storing a key anew is never wrong; but an answer that says
 //! "deduplicated" must name a message that came, or may have come, from that key.
+//!
+//! A key whose message goes to another shard is pinned, until a time of the clock of the shard that pins it.
+//! Shards have clocks of their own, so that for the other one the pin counts, and not the time.
 
-use crate::ids::{Column, IdentityId, LabelId, NameId};
+use crate::ids::{Column, FastMap, IdentityId, LabelId, NameId};
 use crate::invariant::Invariant::{I6, I42, I43, I45};
 use crate::report::Findings;
 use crate::story::{Ask, Batch, Outcome, Put, Send, Step, Story};
@@ -15,6 +18,8 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         story,
         findings,
         holders: story.places.identities.column(None),
+        pins: story.places.identities.column(None),
+        pinned: FastMap::default(),
         messages: story.places.labels.column(None),
         may_have_stored: story.places.identities.column(false),
     };
@@ -25,6 +30,8 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
                     judge.stored(batch, put);
                 } else if let Step::Deduplicated { identity, id } = *step {
                     judge.deduplicated(batch, identity, id);
+                } else if let Step::Pinned { identity, until } = *step {
+                    judge.pinned(batch, identity, until);
                 }
             }
         }
@@ -38,6 +45,10 @@ struct Judge<'s, 'a> {
     story: &'s Story<'a>,
     findings: &'s mut Findings,
     holders: Column<IdentityId, Option<Holder>>,
+    /// Until when the message of each key goes to another shard, as was last said.
+    pins: Column<IdentityId, Option<u64>>,
+    /// Every pin there was, by its end, with the body that was stored for it.
+    pinned: FastMap<(IdentityId, u64), Option<u64>>,
     /// Whose each message is, and under which key it was stored.
     messages: Column<LabelId, Option<Owned>>,
     /// Keys of which a produce has an unknown end.
@@ -66,26 +77,36 @@ impl Judge<'_, '_> {
             return;
         };
         let body = put.stored.message.body;
-        let holder = Holder { id: put.id, body, until };
-        let Some(former) = self.holders[identity].replace(holder) else {
-            return;
-        };
-        if batch.now < former.until {
-            let key = self.story.places.identity_text(identity);
-            let name = |id| self.story.places.labels.key(id);
-            let (now, was, until) = (batch.now, name(former.id), former.until);
-            let says = format_args!(
-                "{} takes key {key} at {now}, which {was} has until {until}",
-                name(put.id)
-            );
-            self.findings.add(I42, batch.seq, says);
-            if former.body == body {
-                self.findings.add(
-                    I6,
-                    batch.seq,
-                    format_args!("key {key} stored its message twice"),
-                );
+        if let Some(former) = self.pinned.get_mut(&(identity, until)) {
+            if let Some(former) = former.replace(body) {
+                self.taken_twice(batch.seq, put.id, identity, former == body, until);
             }
+            return;
+        }
+        let holder = Holder { id: put.id, body, until };
+        let former = self.holders[identity].replace(holder);
+        if let Some(former) = former.filter(|former| batch.now < former.until) {
+            self.taken_twice(batch.seq, put.id, identity, former.body == body, former.until);
+        } else if let Some(until) = self.pins[identity].filter(|until| batch.now < *until) {
+            self.taken_twice(batch.seq, put.id, identity, false, until);
+        }
+    }
+
+    fn taken_twice(
+        &mut self,
+        seq: u64,
+        id: LabelId,
+        identity: IdentityId,
+        is_same: bool,
+        until: u64,
+    ) {
+        let key = self.story.places.identity_text(identity);
+        let name = self.story.places.labels.key(id);
+        let says = format_args!("{name} takes key {key}, which another message has until {until}");
+        self.findings.add(I42, seq, says);
+        if is_same {
+            let says = format_args!("key {key} stored its message twice");
+            self.findings.add(I6, seq, says);
         }
     }
 
@@ -102,6 +123,9 @@ impl Judge<'_, '_> {
                     self.findings.add(I43, batch.seq, says);
                 }
             }
+            // The message of a pin, of which the clock here says nothing.
+            _ if self.pins[identity].is_some()
+                && self.messages[id].is_some_and(|owned| owned.identity == Some(identity)) => {}
             _ if self.messages[id].is_some_and(|owned| owned.tenant != tenant) => {
                 let says = format_args!("{name} is of another tenant and not under key {key}");
                 self.findings.add(I45, batch.seq, says);
@@ -110,6 +134,21 @@ impl Judge<'_, '_> {
                 let says = format_args!("{name} does not have key {key}");
                 self.findings.add(I42, batch.seq, says);
             }
+        }
+    }
+
+    fn pinned(&mut self, batch: &Batch, identity: IdentityId, until: u64) {
+        let now = batch.now;
+        self.pinned.entry((identity, until)).or_default();
+        let former = self.pins[identity].replace(until).filter(|former| *former != until);
+        let holder = self.holders[identity].map(|holder| holder.until);
+        let key = self.story.places.identity_text(identity);
+        if until <= now {
+            let says = format_args!("key {key} is pinned until {until}, and it is {now}");
+            self.findings.add(I43, batch.seq, says);
+        } else if let Some(former) = former.max(holder).filter(|former| now < *former) {
+            let says = format_args!("key {key} is pinned at {now}, and was taken until {former}");
+            self.findings.add(I42, batch.seq, says);
         }
     }
 

@@ -94,8 +94,32 @@ pub enum Op {
     ExtendEffect { right: Box<Right> },
     /// A person says how a doubtful execution ended.
     Resolve { effect: Box<Effect>, fence: u64, status: Status, outcome: Name },
+    /// Settle a delivery, say how its effects ended and produce what follows, all or nothing.
+    Commit(Box<Commit>),
     /// Anything that only looks.
     Look,
+}
+
+/// The end of a delivery with everything that comes with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Commit {
+    /// Which delivery.
+    pub lease: Lease,
+    /// How it ends: done, failed or failed for good.
+    pub verb: Verb,
+    /// How effects begun under it ended.
+    pub finishes: Vec<Finish>,
+    /// What follows. Each body belongs to one attempt: only a repeat says it again.
+    pub produce: Vec<Produce>,
+}
+
+/// How an execution ended, as its holder says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub struct Finish {
+    pub right: Right,
+    pub status: Status,
+    pub outcome: Name,
 }
 
 /// A message to be stored.
@@ -144,8 +168,9 @@ pub enum Verb {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the variant says what its fields are")]
 pub enum Reply {
-    /// The message is stored there, now or (`deduplicated`) before.
-    Produced { id: Name, partition: u32, offset: u64, deduplicated: bool },
+    /// The message is stored there, now or (`deduplicated`) before; in `topic`, if that is not the one that
+    /// was asked for.
+    Produced { id: Name, topic: Option<Name>, partition: u32, offset: u64, deduplicated: bool },
     /// Settled or renewed.
     Settled,
     /// The dead letter is on its way again, now or (`already`) before, as message `new`.
@@ -153,6 +178,9 @@ pub enum Reply {
     /// What the caller is to do with the effect that is shown. `outcome` is that of a decision that has
     /// one.
     Began { decision: Decision, right: Box<Right>, outcome: Name },
+    /// Everything of a commit is done, now or (`repeated`) before. For each of its messages the id, or that
+    /// it is on its way to another shard.
+    Committed { produced: Vec<Option<Name>>, repeated: bool },
     /// Anything else.
     Ok,
 }
@@ -194,8 +222,10 @@ pub struct Delivery {
 pub enum Fact {
     /// A message is stored.
     Stored(Stored),
-    /// A produce found its key taken: `id` is the message that has it.
+    /// A produce found its key taken: `id` is the message that has it. `topic` is the one asked for.
     Deduplicated { topic: Name, tenant: Name, idem: Name, id: Name },
+    /// A message for `topic` goes to a topic on another shard, and nowhere else under this key, until then.
+    Pinned { topic: Name, tenant: Name, idem: Name, until: u64 },
     /// A group exists; one entry per partition: (generation, first offset it reads).
     GroupMade { topic: Name, group: Name, cursors: Vec<(u64, u64)> },
     /// A group is gone.
@@ -220,8 +250,22 @@ pub enum Fact {
     Trimmed { topic: Name, partition: u32, first: u64 },
     /// The ledger says this of an effect from now on.
     Recorded(Box<Record>),
-    /// These calls to the ledger were decided in this batch, on what was recorded before or in it.
+    /// These calls, to the ledger or to commit, were decided in this batch, on what was recorded before or
+    /// in it.
     Decided { calls: Vec<u64> },
+    /// The commit of this call is done with this batch. A repeat is told so until then, by the authority
+    /// clock.
+    Committed { call: u64, until: u64 },
+    /// A message of a commit is on its way to a topic of shard `to`, as the `number`-th that goes there.
+    Sent { to: u32, number: u64, topic: Name, message: Content },
+    /// Of what shard `from` sends everything below this number has arrived, or was turned away.
+    Arrived { from: u32, through: u64 },
+    /// What shard `from` sent under this number is turned away for good.
+    TurnedAway { from: u32, number: u64 },
+    /// What was sent to shard `to` under this number is no longer kept to be sent again.
+    Left { to: u32, number: u64 },
+    /// Dead letter `id` is a message that was turned away.
+    CameBack { id: Name },
 }
 
 /// A stored message.
@@ -239,7 +283,9 @@ pub struct Stored {
     pub message: Content,
     /// Length of key and value.
     pub size: u64,
-    /// Its idempotency key, and until when (authority clock) it is taken.
+    /// The topic that was asked for, if it is another.
+    pub asked: Option<Name>,
+    /// Its idempotency key in the topic that was asked for, and until when (authority clock) it is taken.
     pub idem: Option<(Name, u64)>,
     /// Only for this group.
     pub for_group: Option<Name>,

@@ -58,6 +58,8 @@ dense! {
     EffectId,
     /// A client's call.
     CallId,
+    /// A call to commit.
+    CommitId,
 }
 
 /// Gives each distinct key a number, in order of first sight.

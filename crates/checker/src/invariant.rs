@@ -5,11 +5,11 @@ use std::fmt;
 /// A promise that a history can be seen to keep or break.
 ///
 /// The numbers are those of the project's list of invariants; the ones left out need more than one
-/// node, a sink of effects, quotas or credentials.
+/// node, a sink of effects, quotas or credentials. I55 is new: the list knew no commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// No loss: what was answered as produced is stored, and in the end every group that should read
-    /// it has settled it.
+    /// No loss: what was answered as produced is stored, what is sent to another shard is kept until it has
+    /// arrived there, and in the end every group that should read it has settled it.
     I1,
     /// No phantom: nothing is stored, granted or delivered that nobody produced.
     I2,
@@ -18,13 +18,16 @@ pub enum Invariant {
     I3,
     /// One position: an id has one place and a place has one id, whoever looks and whenever.
     I4,
-    /// Refused means absent: a refused produce never shows up.
+    /// Refused means absent: a refused produce, and what a refused commit would have produced, never shows
+    /// up.
     I5,
-    /// Unknown at most once: a message is stored no more often than it was sent, and once with a key.
+    /// Unknown at most once: a message is stored no more often than it was sent, and once with a key; a
+    /// message of a commit once, however often that is sent and whichever way it goes.
     I6,
     /// Real-time order: a produce sent after another was answered lies behind it.
     I7,
-    /// No going back: batches, epochs, the clock, offsets and generations only grow.
+    /// No going back: batches, epochs, the clock, offsets, generations and the numbers of what goes to
+    /// another shard only grow.
     I8,
     /// Attempts grow: each grant has a greater one than the last, and a delivery shows a granted
     /// attempt, once.
@@ -33,7 +36,7 @@ pub enum Invariant {
     I10,
     /// Stale is refused: what names an older attempt or generation is never done.
     I11,
-    /// Ack is final: what was answered as acked is acked and is never granted again.
+    /// Ack is final: what was answered as acked or committed is, and what is acked is never granted again.
     I12,
     /// An ack touches one: nothing that was delivered ends without its own ack or dead letter.
     I13,
@@ -43,16 +46,17 @@ pub enum Invariant {
     I15,
     /// Backoff: what failed waits as long as the policy says, and no longer.
     I16,
-    /// Idempotent ack: repeating an ack that was done is never refused.
+    /// Idempotent ack: repeating an ack that was done is never refused; nor is repeating a commit, which is
+    /// answered as it was, unless it says something else.
     I17,
     /// Attempts count: they are 1, 2, 3 … without a gap, and `spent` counts those not given back.
     I18,
     /// Limit: no grant beyond `max_attempts`.
     I19,
     /// Dead exactly once: the end, the reason and the dead letter are one commit, and it is there in
-    /// the end.
+    /// the end. So is a message that another shard would not have, and the end of its way there.
     I20,
-    /// No early death: exhausted, final or past its deadline, and the reason says which.
+    /// No early death: exhausted, final, past its deadline or turned away, and the reason says which.
     I21,
     /// Dead letters are faithful: origin, reason, attempts, error and key are those of the message.
     I22,
@@ -62,14 +66,15 @@ pub enum Invariant {
     I25,
     /// No skip: a cursor leaves no message out.
     I27,
-    /// Producer order: what one producer sends one after the other lies in that order.
+    /// Producer order: what one producer sends one after the other lies in that order, and what one shard
+    /// sends another is stored there in that order.
     I28,
     /// In flight: a partition has no more leases than its group allows, a consumer no more than its
     /// credit.
     I29,
     /// Size: nothing too large is stored, and nothing of another size than was sent.
     I31,
-    /// Covered replies: what a refusal rests on is committed before it is told.
+    /// Covered replies: what an answer or a refusal rests on is committed before it is told.
     I34,
     /// One executor: the right to execute an effect is given under growing fences, to one holder at a time,
     /// again only after a failure that allows it or after doubt that its policy allows; and no message is
@@ -82,7 +87,7 @@ pub enum Invariant {
     I39,
     /// Mismatch: an effect that is known with another request is a conflict, and does not change.
     I40,
-    /// Dedupe: inside the window one key is one message, and every answer names it.
+    /// Dedupe: inside the window one key is one message, and every answer names it, whatever a router says.
     I42,
     /// Expiry: after the window a key starts anew; an outcome is found until its time is over and not
     /// after it, and its time does not begin while its message is open.
@@ -93,20 +98,22 @@ pub enum Invariant {
     I49,
     /// Deadline: no first grant at or after the message's deadline.
     I50,
-    /// No wedge: after the faults everything drains.
+    /// No wedge: after the faults everything drains, and arrives.
     I51,
     /// Conservation: counters say what was committed.
     I52,
+    /// All or nothing: the end of a delivery, the outcomes and the messages of its commit are one batch.
+    I55,
 }
 
 impl Invariant {
     /// Every promise this crate knows, in order.
-    pub const ALL: [Invariant; 40] = {
+    pub const ALL: [Invariant; 41] = {
         use Invariant::*;
         [
             I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15, I16, I17, I18, I19,
             I20, I21, I22, I23, I25, I27, I28, I29, I31, I34, I37, I38, I39, I40, I42, I43, I45,
-            I49, I50, I51, I52,
+            I49, I50, I51, I52, I55,
         ]
     };
 }

@@ -10,6 +10,7 @@
 //! which every name has become a number.
 
 mod clients;
+mod commits;
 mod content;
 mod counters;
 mod covered;
@@ -21,6 +22,7 @@ mod invariant;
 mod ledger;
 mod model;
 mod order;
+mod outbox;
 mod reading;
 mod redrive;
 mod report;
@@ -46,6 +48,8 @@ pub fn check(events: &[Event]) -> Report {
     dedupe::judge(&story, &mut findings);
     redrive::judge(&story, &mut findings);
     ledger::judge(&story, &mut findings);
+    commits::judge(&story, &mut findings);
+    outbox::judge(&story, &mut findings);
     counters::judge(&story, &mut findings);
     if story.has_facts() {
         model::judge(&story, &mut findings);

@@ -95,6 +95,12 @@ pub struct Counts {
     pub moved: u64,
     /// Changes of effects.
     pub recorded: u64,
+    /// Commits of deliveries with what follows.
+    pub committed: u64,
+    /// Messages that went to another shard.
+    pub sent: u64,
+    /// Times that some of them arrived.
+    pub arrived: u64,
 }
 
 /// Violations while they are being found, in whatever order the judges come by them.

@@ -1,4 +1,4 @@
-//! What settling by token was answered: I11, I12 and I17.
+//! What settling by token was answered, by itself or as a commit: I11, I12 and I17.
 //!
 //! The evidence for an attempt is its grant where commits are seen, else its delivery; likewise for a
 //! cursor's generation. A settlement by owner name is not fenced and proves nothing.
@@ -127,7 +127,9 @@ impl Judge<'_, '_> {
         };
         // Nobody was there to answer: that says nothing about the ack.
         let is_gone = code == "NOT_FOUND" || code == "UNAVAILABLE" || state == Some("generation");
-        if is_ack && known.ack_done == attempt && !is_gone {
+        // A commit of what was acked is refused; whether it is a repeat of itself, others ask.
+        let is_commit = matches!(call.ask, Ask::Commit(_));
+        if is_ack && known.ack_done == attempt && !is_gone && !is_commit {
             let says = format_args!(
                 "attempt {attempt} of {text} was acked and a repeat is refused: {code} {}",
                 state.unwrap_or_default()
@@ -174,8 +176,5 @@ impl Judge<'_, '_> {
 }
 
 fn by_token<'a>(story: &Story<'a>, call: CallId) -> Option<Settle<'a>> {
-    let Ask::Settle(settle) = story.calls[call].ask else {
-        return None;
-    };
-    (!settle.by_owner).then_some(settle)
+    story.settled_by(call).filter(|settle| !settle.by_owner)
 }

@@ -158,7 +158,7 @@ impl World {
         self.rng.fill(&mut from);
         let namespace = "default".into();
         let list = ListEffects {
-            shard: driftq_core::ShardId(0),
+            shard: self.some_shard(),
             namespace,
             state,
             scope: None,

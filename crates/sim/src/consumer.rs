@@ -11,8 +11,9 @@ use driftq_core::command::{
 use driftq_core::{Command, ConsumerId, LeaseToken, Rejection, Reply, Text, Ticket};
 
 use crate::clients::Client;
+use crate::commit::Committing;
 use crate::facts::content;
-use crate::ledger::Book;
+use crate::ledger::{Book, Held, Said};
 use crate::network::Outcome;
 use crate::world::{Happening, World};
 
@@ -24,11 +25,15 @@ const POISON: u64 = 31;
 /// A delivery as its worker remembers it.
 #[derive(Debug, Clone)]
 pub(crate) struct Taken {
-    lease: Lease,
-    token: LeaseToken,
-    body: u64,
+    pub(crate) lease: Lease,
+    pub(crate) token: LeaseToken,
+    pub(crate) body: u64,
     lease_ms: u64,
     extended: bool,
+    /// Whose it is, unless what follows says otherwise.
+    pub(crate) tenant: Name,
+    /// Effects begun under it whose end waits for the commit.
+    pub(crate) ends: Vec<(Held, Said)>,
 }
 
 /// A worker.
@@ -46,6 +51,9 @@ pub(crate) struct Worker {
     old: VecDeque<Taken>,
     /// Acks under way.
     acking: BTreeMap<Ticket, Taken>,
+    pub(crate) committing: BTreeMap<Ticket, Committing>,
+    /// Commits that are to be sent again.
+    pub(crate) again: BTreeMap<u64, Committing>,
     pub(crate) book: Book,
     /// Reads dead letters and writes them down.
     is_undertaker: bool,
@@ -68,6 +76,8 @@ impl Worker {
             next_work: 0,
             old: VecDeque::new(),
             acking: BTreeMap::new(),
+            committing: BTreeMap::new(),
+            again: BTreeMap::new(),
             book: Book::default(),
             is_undertaker: false,
         }
@@ -98,7 +108,7 @@ impl World {
     }
 }
 
-fn worker(world: &mut World, client: usize) -> &mut Worker {
+pub(crate) fn worker(world: &mut World, client: usize) -> &mut Worker {
     match &mut world.clients.list[client] {
         Client::Worker(worker) => worker,
         Client::Producer(_) | Client::Admin(_) | Client::Executor(_) => {
@@ -138,6 +148,10 @@ impl World {
 
     pub(crate) fn worker_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
         self.effect_heard(client, ticket, &outcome);
+        if let Some(committing) = worker(self, client).committing.remove(&ticket) {
+            self.commit_heard(client, committing, &outcome);
+            return;
+        }
         let me = worker(self, client);
         if let Some(taken) = me.acking.remove(&ticket)
             && let Outcome::Refused(Rejection::Unfinished(_)) = outcome
@@ -153,11 +167,7 @@ impl World {
             if let Some(consumer) = me.connection.take() {
                 self.clients.connections.remove(&consumer);
                 // A join whose answer was lost may have taken place.
-                if let Some(node) = &self.node
-                    && node.connections.contains_key(&consumer)
-                {
-                    self.hang_up(consumer);
-                }
+                self.hang_up(consumer);
             }
             let delay = self.rng.u64(50..1_000);
             self.later(delay, Happening::Wake { client });
@@ -191,6 +201,8 @@ impl World {
             body: message.body,
             lease_ms: u64::from(delivery.lease_ms),
             extended: false,
+            tenant: message.tenant.clone(),
+            ends: Vec::new(),
         };
         me.next_work += 1;
         let work = me.next_work;
@@ -219,9 +231,18 @@ impl World {
     }
 
     pub(crate) fn worked(&mut self, client: usize, work: u64) {
+        if let Some(committing) = worker(self, client).again.remove(&work) {
+            self.send_commit(client, committing);
+            return;
+        }
         let Some(taken) = worker(self, client).work.remove(&work) else {
             return;
         };
+        if !taken.ends.is_empty() {
+            self.commit(client, &taken);
+            self.show_an_old_token(client, taken);
+            return;
+        }
         if self.clients.is_healed || worker(self, client).is_undertaker {
             self.settle(client, &taken, Verb::Ack, false);
             return;
@@ -259,9 +280,29 @@ impl World {
                 self.settle(client, &taken, Verb::Ack, false);
                 self.settle(client, &taken, Verb::Ack, false);
             }
+            30..42 => self.commit(client, &taken),
             _ => self.settle(client, &taken, Verb::Ack, false),
         }
         self.show_an_old_token(client, taken);
+    }
+
+    /// A number for something that a worker will do.
+    pub(crate) fn new_work(&mut self, client: usize) -> u64 {
+        let me = worker(self, client);
+        me.next_work += 1;
+        me.next_work
+    }
+
+    /// Leaves the end of an effect to the commit of its delivery, if its worker is still at it.
+    pub(crate) fn leave_to_commit(
+        &mut self,
+        client: usize,
+        work: u64,
+        held: &Held,
+        said: &Said,
+    ) -> bool {
+        let taken = worker(self, client).work.get_mut(&work);
+        taken.map(|taken| taken.ends.push((held.clone(), said.clone()))).is_some()
     }
 
     /// Takes a delivery out of a worker's hands, if it is still at it.
@@ -270,7 +311,7 @@ impl World {
     }
 
     /// An ack was refused because of effects without an outcome.
-    fn has_unfinished_effects(&mut self, client: usize, taken: &Taken) {
+    pub(crate) fn has_unfinished_effects(&mut self, client: usize, taken: &Taken) {
         let verb = match self.rng.u32(0..10) {
             // What nobody will finish any more is somebody else's to look at.
             _ if self.clients.is_healed => Verb::Final,

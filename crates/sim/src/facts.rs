@@ -11,9 +11,11 @@ use driftq_checker::history::{
     Content, Fact, Granted, How, Lease, Name, Record, Retry, Stored, What,
 };
 use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
+use driftq_core::command::{Outgoing, Routed};
+use driftq_core::row::MarkKind;
 use driftq_core::{
-    Batch, Command, ConsumerId, GroupId, Lane, Message, MessageId, Offset, Reply, RetryPolicy,
-    Settings, ShardId, Ticket, TopicId,
+    Batch, Command, ConsumerId, DeathReason, GroupId, Lane, Message, MessageId, Offset, Reply,
+    RetryPolicy, Settings, ShardId, Ticket, TopicId,
 };
 use driftq_storage::Ownership;
 
@@ -23,9 +25,11 @@ use crate::stats::Stats;
 #[derive(Debug, Clone)]
 pub(crate) enum Asked {
     /// The keyed part of a produce.
-    Keyed { topic: Name, tenant: Name, idem: Name },
+    Keyed { topic: Name, tenant: Name, idem: Name, body: u64 },
     /// Something about an effect.
     OfTheLedger,
+    /// A commit under a delivery of that topic.
+    Commit(TopicId),
 }
 
 impl Asked {
@@ -37,18 +41,23 @@ impl Asked {
         {
             return Some(Asked::OfTheLedger);
         }
+        if let Command::Commit(commit) = command {
+            return Some(Asked::Commit(commit.token.topic));
+        }
         let Command::Produce(produce) = command else {
             return None;
         };
         let idem = produce.envelope.idempotency_key.clone()?;
         let tenant = produce.envelope.tenant_id.clone().unwrap_or_else(|| "default".into());
-        Some(Asked::Keyed { topic: produce.topic.topic.clone(), tenant, idem })
+        let body = body_in(std::str::from_utf8(&produce.value).unwrap_or(""));
+        Some(Asked::Keyed { topic: produce.topic.topic.clone(), tenant, idem, body })
     }
 }
 
 #[derive(Debug, Clone)]
 struct KnownTopic {
     name: Name,
+    partitions: u32,
     settings: Settings,
 }
 
@@ -60,16 +69,39 @@ struct KnownGroup {
     next: Vec<Offset>,
 }
 
-/// What committed batches have said so far.
+/// What the numbers of a shard stand for.
 #[derive(Debug, Default)]
-pub(crate) struct Facts {
+struct Numbers {
     topics: BTreeMap<TopicId, KnownTopic>,
     groups: BTreeMap<GroupId, KnownGroup>,
     /// Topic and name of every group there ever was: effects outlive them.
     group_names: BTreeMap<GroupId, (Name, Name)>,
-    effects: BTreeMap<(Name, Name, Name), Record>,
     entries: BTreeMap<(GroupId, Lane, Offset), Entry>,
     firsts: BTreeMap<(TopicId, Lane), Offset>,
+}
+
+impl Numbers {
+    fn topic_name(&self, topic: TopicId) -> Name {
+        self.topics.get(&topic).map_or_else(|| "gone".into(), |topic| topic.name.clone())
+    }
+}
+
+/// What committed batches have said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Facts {
+    /// The shard whose batch is read.
+    shard: ShardId,
+    /// Its numbers …
+    here: Numbers,
+    /// … and those of the others.
+    elsewhere: BTreeMap<ShardId, Numbers>,
+    effects: BTreeMap<(Name, Name, Name), Record>,
+    /// How far messages from a shard to another have come.
+    arrived: BTreeMap<(u32, ShardId), u64>,
+    /// The topics that bodies were sent to, where something else may have been said.
+    pub(crate) requested: BTreeMap<u64, Name>,
+    /// Until when the messages of keys go to another shard.
+    pins: BTreeMap<(Name, Name, Name), u64>,
     /// Consumers' credits, as the clients asked.
     pub(crate) credits: BTreeMap<ConsumerId, u32>,
     /// Dead letters that could be redriven: (topic, id).
@@ -87,7 +119,10 @@ pub(crate) struct Facts {
 
 /// The number a message was produced with.
 pub(crate) fn body_of(message: &Message) -> u64 {
-    let text = std::str::from_utf8(&message.value).unwrap_or("");
+    body_in(std::str::from_utf8(&message.value).unwrap_or(""))
+}
+
+fn body_in(text: &str) -> u64 {
     let digits = text.split(' ').next().unwrap_or("");
     digits.parse().unwrap_or(0)
 }
@@ -100,16 +135,19 @@ pub(crate) fn content(message: &Message) -> Content {
     }
 }
 
+/// The same of a message that is on its way.
+fn sent_content(message: &Outgoing) -> Content {
+    let text = std::str::from_utf8(&message.value).unwrap_or("");
+    let tenant = message.envelope.tenant_id.clone().unwrap_or_else(|| "default".into());
+    Content { body: body_in(text), key: String::from_utf8_lossy(&message.key).into(), tenant }
+}
+
 fn retry(policy: &RetryPolicy) -> Retry {
     Retry {
         max_attempts: u32::try_from(policy.max_attempts).ok(),
         backoff_ms: policy.backoff_ms,
         max_backoff_ms: policy.max_backoff_ms,
     }
-}
-
-fn id(topic: TopicId, lane: Lane, offset: Offset) -> MessageId {
-    MessageId { restore: 0, shard: ShardId(0), topic, lane, offset }
 }
 
 fn name(id: MessageId) -> Name {
@@ -125,17 +163,33 @@ impl Facts {
         asked: &BTreeMap<Ticket, Asked>,
         stats: &mut Stats,
     ) -> What {
+        self.turn_to(ownership.shard);
         let now = batch.now.0;
         for change in &batch.changes {
             self.change(change, now, stats);
         }
         let mut decided = Vec::new();
         for (ticket, answered) in &batch.replies {
-            if let Some(Asked::OfTheLedger) = asked.get(ticket) {
+            if let Some(Asked::OfTheLedger | Asked::Commit(_)) = asked.get(ticket) {
                 decided.push(ticket.0);
             }
-            if let (Ok(Reply::Produced(receipt)), Some(Asked::Keyed { topic, tenant, idem })) =
-                (answered, asked.get(ticket).cloned())
+            if let (Ok(Reply::Committed { repeated: false, .. }), Some(Asked::Commit(topic))) =
+                (answered, asked.get(ticket))
+            {
+                let ttl_ms = self.here.topics.get(topic).map(|topic| topic.settings.dedupe_ttl_ms);
+                let until = now + ttl_ms.unwrap_or(0);
+                self.open.push(Fact::Committed { call: ticket.0, until });
+            }
+            let Some(Asked::Keyed { topic, tenant, idem, body }) = asked.get(ticket).cloned()
+            else {
+                continue;
+            };
+            let topic = self.requested.get(&body).cloned().unwrap_or(topic);
+            if let Ok(Reply::Elsewhere(ask)) = answered
+                && let Command::Produce(onward) = &**ask
+            {
+                self.pin(topic, tenant, idem, onward.routed, stats);
+            } else if let Ok(Reply::Produced(receipt)) = answered
                 && receipt.deduplicated
             {
                 if self.keys.get(&(topic.clone(), tenant.clone(), idem.clone())) == Some(&(now + 1))
@@ -153,24 +207,40 @@ impl Facts {
         What::Committed { shard, epoch, batch: batch.no.0, now, facts }
     }
 
+    fn turn_to(&mut self, shard: ShardId) {
+        if shard != self.shard {
+            let there = self.elsewhere.remove(&shard).unwrap_or_default();
+            let here = std::mem::replace(&mut self.here, there);
+            self.elsewhere.insert(std::mem::replace(&mut self.shard, shard), here);
+        }
+    }
+
+    fn id(&self, topic: TopicId, lane: Lane, offset: Offset) -> MessageId {
+        MessageId { restore: 0, shard: self.shard, topic, lane, offset }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Numbers> {
+        self.elsewhere.values().chain([&self.here])
+    }
+
     fn change(&mut self, change: &Change, now: u64, stats: &mut Stats) {
         match change {
             Change::Topic(row) => self.topic(row),
             Change::TopicGone(topic) => {
-                if let Some(gone) = self.topics.remove(topic) {
+                if let Some(gone) = self.here.topics.remove(topic) {
                     self.open.push(Fact::TopicGone { topic: gone.name });
                 }
             }
             Change::Group(row) => self.group(row),
             Change::GroupGone(id) => {
-                if let Some(gone) = self.groups.remove(id) {
+                if let Some(gone) = self.here.groups.remove(id) {
                     let topic = self.topic_name(gone.topic);
                     self.open.push(Fact::GroupGone { topic, group: gone.name });
                 }
-                self.entries.retain(|(group, ..), _| group != id);
+                self.here.entries.retain(|(group, ..), _| group != id);
             }
             Change::Lane { topic, lane, state } => {
-                let first = self.firsts.entry((*topic, *lane)).or_default();
+                let first = self.here.firsts.entry((*topic, *lane)).or_default();
                 if state.first > *first {
                     *first = state.first;
                     stats.saw("messages trimmed");
@@ -189,7 +259,7 @@ impl Facts {
                 self.opened(*group, *lane, *offset, entry, *holder, stats);
             }
             Change::Close { group, lane, offset, end } => {
-                let Some(entry) = self.entries.remove(&(*group, *lane, *offset)) else {
+                let Some(entry) = self.here.entries.remove(&(*group, *lane, *offset)) else {
                     return;
                 };
                 let lease = self.lease(*group, *lane, *offset, entry.attempt);
@@ -205,13 +275,29 @@ impl Facts {
             }
             Change::Dead(row) => {
                 if let Some(redriven) = &row.redriven {
-                    let id = name(id(row.topic, row.lane, row.offset));
+                    let id = name(self.id(row.topic, row.lane, row.offset));
                     stats.saw("dead letter redriven");
                     let (group, new) = (row.group.clone(), name(redriven.new));
                     self.redriven.insert(id.clone(), new.clone());
                     self.open.push(Fact::Redriven { id, new, group });
                 }
             }
+            Change::Outbox { target, seq, message } => {
+                stats.saw("message sent to another shard");
+                let (to, number, topic) = (target.0, *seq, message.topic.clone());
+                let content = sent_content(message);
+                if let (Some(idem), Some(routed)) =
+                    (message.envelope.idempotency_key.clone(), message.routed)
+                {
+                    let asked = self.topic_name(routed.topic);
+                    self.pin(asked, content.tenant.clone(), idem, Some(routed), stats);
+                }
+                self.open.push(Fact::Sent { to, number, topic, message: content });
+            }
+            Change::OutboxGone { target, seq } => {
+                self.open.push(Fact::Left { to: target.0, number: *seq });
+            }
+            Change::Mark { kind, id, value } => self.mark(*kind, *id as u32, *value, stats),
             Change::Expire { .. } => stats.saw("records expired"),
             Change::Effect(row) => self.effect(row, now, stats),
             Change::Ids(_)
@@ -222,14 +308,11 @@ impl Facts {
             | Change::Record(_)
             | Change::Held { .. }
             | Change::HeldGone { .. }
-            | Change::Outbox { .. }
-            | Change::OutboxGone { .. }
             | Change::Pointer(_)
             | Change::History { .. }
             | Change::DeadGone { .. }
             | Change::MessageGone { .. }
             | Change::Trim { .. }
-            | Change::Mark { .. }
             | Change::Garbage { .. }
             | Change::GarbageGone(_)
             | Change::Sweep(_) => {}
@@ -238,37 +321,87 @@ impl Facts {
 
     /// Topics that exist and have dead letters.
     pub(crate) fn topics_with_dead_letters(&self) -> Vec<Name> {
-        let names = self.topics.values().filter_map(|topic| topic.name.strip_prefix("dlq."));
-        names.map(Name::from).collect()
+        let topics = self.all().flat_map(|numbers| numbers.topics.values());
+        topics.filter_map(|topic| topic.name.strip_prefix("dlq.")).map(Name::from).collect()
+    }
+
+    /// Topics that exist, but for those of dead letters.
+    pub(crate) fn topics(&self) -> Vec<Name> {
+        let topics = self.all().flat_map(|numbers| numbers.topics.values());
+        let names = topics.map(|topic| topic.name.clone());
+        names.filter(|name| !name.starts_with("dlq.")).collect()
+    }
+
+    /// How many partitions a topic has that exists.
+    pub(crate) fn partitions(&self, name: &Name) -> Option<u32> {
+        let mut topics = self.all().flat_map(|numbers| numbers.topics.values());
+        topics.find(|topic| topic.name == *name).map(|topic| topic.partitions)
     }
 
     /// Groups that exist.
     pub(crate) fn live_groups(&self) -> Vec<(Name, Name)> {
-        self.groups
-            .values()
-            .map(|group| (self.topic_name(group.topic), group.name.clone()))
-            .collect()
+        let groups = self.all().flat_map(|numbers| {
+            let named = |group: &KnownGroup| (numbers.topic_name(group.topic), group.name.clone());
+            numbers.groups.values().map(named)
+        });
+        groups.collect()
     }
 
     fn topic_name(&self, topic: TopicId) -> Name {
-        self.topics.get(&topic).map_or_else(|| "gone".into(), |topic| topic.name.clone())
+        self.here.topic_name(topic)
+    }
+
+    /// The message of a key goes to another shard.
+    fn pin(
+        &mut self,
+        topic: Name,
+        tenant: Name,
+        idem: Name,
+        routed: Option<Routed>,
+        stats: &mut Stats,
+    ) {
+        let Some(Routed { expires, .. }) = routed else { return };
+        let (identity, until) = ((topic.clone(), tenant.clone(), idem.clone()), expires.0);
+        if self.pins.insert(identity.clone(), until) == Some(until) {
+            stats.saw("pin found again");
+        }
+        self.keys.insert(identity, until);
+        self.open.push(Fact::Pinned { topic, tenant, idem, until });
+    }
+
+    fn mark(&mut self, kind: MarkKind, shard: u32, value: u64, stats: &mut Stats) {
+        match kind {
+            MarkKind::Arrived => {
+                let before = self.arrived.insert((shard, self.shard), value);
+                if before == Some(value) {
+                    stats.saw("messages of another shard that were here before");
+                }
+                self.open.push(Fact::Arrived { from: shard, through: value });
+            }
+            MarkKind::Refused => {
+                stats.saw("message of another shard turned away");
+                self.open.push(Fact::TurnedAway { from: shard, number: value - 1 });
+            }
+            MarkKind::Expiry | MarkKind::OutboxNext | MarkKind::OutboxDone => {}
+        }
     }
 
     fn topic(&mut self, row: &TopicRow) {
         let settings = Settings::default().with(&row.patch);
-        self.topics.insert(row.id, KnownTopic { name: row.name.clone(), settings });
+        let (name, partitions) = (row.name.clone(), row.partitions);
+        self.here.topics.insert(row.id, KnownTopic { name, partitions, settings });
     }
 
     fn group(&mut self, row: &GroupRow) {
         let topic = self.topic_name(row.topic);
-        self.group_names.insert(row.id, (topic.clone(), row.name.clone()));
+        self.here.group_names.insert(row.id, (topic.clone(), row.name.clone()));
         let generations: Vec<u64> = row.cursors.iter().map(|cursor| cursor.generation.0).collect();
-        let Some(known) = self.groups.get_mut(&row.id) else {
+        let Some(known) = self.here.groups.get_mut(&row.id) else {
             let cursors = row.cursors.iter().map(|c| (c.generation.0, c.offset)).collect();
             self.open.push(Fact::GroupMade { topic, group: row.name.clone(), cursors });
             let next = row.cursors.iter().map(|cursor| cursor.offset).collect();
             let known = KnownGroup { topic: row.topic, name: row.name.clone(), generations, next };
-            self.groups.insert(row.id, known);
+            self.here.groups.insert(row.id, known);
             return;
         };
         for (index, cursor) in row.cursors.iter().enumerate() {
@@ -277,7 +410,7 @@ impl Facts {
                 known.next[index] = cursor.offset;
                 let (partition, group) = (index as u32, row.name.clone());
                 let (generation, offset) = (cursor.generation.0, cursor.offset);
-                self.entries.retain(|(group, lane, _), _| {
+                self.here.entries.retain(|(group, lane, _), _| {
                     *group != row.id || lane.partition() != partition
                 });
                 let topic = topic.clone();
@@ -295,7 +428,7 @@ impl Facts {
         now: u64,
         stats: &mut Stats,
     ) {
-        let Some(known) = self.topics.get(&topic) else {
+        let Some(known) = self.here.topics.get(&topic) else {
             return;
         };
         let (topic_name, settings) = (known.name.clone(), known.settings.clone());
@@ -305,10 +438,19 @@ impl Facts {
         };
         let is_new = message.origin.is_none();
         let idem = message.envelope.idempotency_key.clone().filter(|_| is_new);
-        let until = now + settings.dedupe_ttl_ms;
+        let asked = self.requested.get(&body_of(message)).filter(|asked| **asked != topic_name);
+        let asked = asked.filter(|_| is_new).cloned();
+        let mut until = now + settings.dedupe_ttl_ms;
         if let Some(key) = &idem {
-            let identity = (topic_name.clone(), message.tenant().into(), key.clone());
-            if self.keys.insert(identity, until) == Some(now) {
+            let topic = asked.clone().unwrap_or_else(|| topic_name.clone());
+            let identity = (topic, message.tenant().into(), key.clone());
+            let is_routed = asked
+                .as_ref()
+                .is_some_and(|asked| !self.here.topics.values().any(|topic| topic.name == *asked));
+            if is_routed && let Some(pinned) = self.pins.get(&identity) {
+                stats.saw("pinned message stored");
+                until = *pinned;
+            } else if self.keys.insert(identity, until) == Some(now) {
                 stats.saw("key free in its first millisecond");
             }
         }
@@ -316,9 +458,10 @@ impl Facts {
             topic: topic_name.clone(),
             partition: lane.partition(),
             offset,
-            id: name(id(topic, lane, offset)),
+            id: name(self.id(topic, lane, offset)),
             message: content(message),
             size: message.size(),
+            asked,
             idem: idem.map(|key| (key, until)),
             for_group: message.for_group.clone(),
             // Dead letters are read whatever the hour.
@@ -327,7 +470,12 @@ impl Facts {
             dead_letter: message.death.is_some(),
         }));
         if let Some(death) = &message.death {
-            let dead_id = id(topic, lane, offset);
+            let dead_id = self.id(topic, lane, offset);
+            if death.reason == DeathReason::Undeliverable {
+                stats.saw("dead letter: undeliverable");
+                self.open.push(Fact::CameBack { id: name(dead_id) });
+                return;
+            }
             self.dead.push((death.topic.clone(), dead_id));
             stats.saw(match death.reason.as_str() {
                 "exhausted" => "dead letter: exhausted",
@@ -335,15 +483,15 @@ impl Facts {
                 _ if death.attempts == 0 => "dead letter: deadline before delivery",
                 _ => "dead letter: deadline after delivery",
             });
-            let group = self.groups.iter().find(|(_, group)| {
+            let group = self.here.groups.iter().find(|(_, group)| {
                 group.name == death.group && self.topic_name(group.topic) == death.topic
             });
             let Some((&group, _)) = group else { return };
             let place = (group, death.id.lane, death.id.offset);
-            let attempt = self.entries.get(&place).map_or(0, |entry| entry.attempt);
+            let attempt = self.here.entries.get(&place).map_or(0, |entry| entry.attempt);
             if attempt == 0 {
                 self.pass_up_to(group, death.id.lane, death.id.offset, stats);
-                let known = self.groups.get_mut(&group).expect("found above");
+                let known = self.here.groups.get_mut(&group).expect("found above");
                 known.next[death.id.lane.partition() as usize] = death.id.offset + 1;
             }
             let lease = self.lease(group, death.id.lane, death.id.offset, attempt);
@@ -354,7 +502,7 @@ impl Facts {
 
     /// What a cursor went past without delivering it.
     fn pass_up_to(&mut self, id: GroupId, lane: Lane, next: Offset, stats: &mut Stats) {
-        let Some(group) = self.groups.get_mut(&id) else {
+        let Some(group) = self.here.groups.get_mut(&id) else {
             return;
         };
         let index = lane.partition() as usize;
@@ -370,7 +518,7 @@ impl Facts {
     }
 
     fn lease(&self, group: GroupId, lane: Lane, offset: Offset, attempt: u32) -> Lease {
-        let known = &self.groups[&group];
+        let known = &self.here.groups[&group];
         Lease {
             topic: self.topic_name(known.topic),
             group: known.name.clone(),
@@ -390,10 +538,10 @@ impl Facts {
         holder: Option<ConsumerId>,
         stats: &mut Stats,
     ) {
-        if !self.groups.contains_key(&group) {
+        if !self.here.groups.contains_key(&group) {
             return;
         }
-        let before = self.entries.insert((group, lane, offset), *entry);
+        let before = self.here.entries.insert((group, lane, offset), *entry);
         let lease = self.lease(group, lane, offset, entry.attempt);
         let (due, until) = (entry.at.0, entry.at.0);
         match entry.state {
@@ -406,11 +554,11 @@ impl Facts {
             EntryState::Leased => {
                 if before.is_none() {
                     self.pass_up_to(group, lane, offset, stats);
-                    let known = self.groups.get_mut(&group).expect("checked above");
+                    let known = self.here.groups.get_mut(&group).expect("checked above");
                     let next = &mut known.next[lane.partition() as usize];
                     *next = (*next).max(offset + 1);
                 }
-                let settings = &self.topics[&self.groups[&group].topic].settings;
+                let settings = &self.here.topics[&self.here.groups[&group].topic].settings;
                 let consumer = holder.map_or(0, |holder| holder.0);
                 let credit = holder.and_then(|holder| self.credits.get(&holder).copied());
                 self.open.push(Fact::Granted(Granted {
@@ -422,7 +570,7 @@ impl Facts {
                     max_in_flight: settings.max_in_flight,
                 }));
                 let is_full =
-                    self.entries.range((group, lane, 0)..(group, lane, Offset::MAX)).count();
+                    self.here.entries.range((group, lane, 0)..(group, lane, Offset::MAX)).count();
                 if is_full as u64 >= u64::from(settings.max_open) {
                     stats.saw("max_open reached");
                 }

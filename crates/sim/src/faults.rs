@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use driftq_checker::history::What;
-use driftq_core::{ConsumerId, Ticket};
+use driftq_core::{ConsumerId, ShardId, Ticket};
 
 use crate::network::Heard;
 use crate::stats::Point;
@@ -27,12 +27,18 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "backlog full: bytes",
     "backlog full: messages",
     "begin repeated by its nonce",
+    "commit done",
     "commit of an old owner refused",
+    "commit refused: other content",
+    "commit refused: part of it",
+    "commit repeated",
+    "commit with effects",
     "dead letter redriven",
     "dead letter: deadline after delivery",
     "dead letter: deadline before delivery",
     "dead letter: exhausted",
     "dead letter: final",
+    "dead letter: undeliverable",
     "dedupe hit",
     "dedupe hit after crash",
     "doubt ended by its late holder",
@@ -61,18 +67,26 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "key free in its first millisecond",
     "key repeated while its first commit was in flight",
     "late ack accepted",
+    "late between shards",
     "lease expired",
     "lease extended",
     "lease half over before its commit returned",
+    "lost between shards",
     "max_open reached",
     "message of another group passed by",
+    "message of another shard turned away",
     "message released because of its effect",
+    "message sent to another shard",
+    "messages of another shard that were here before",
     "messages trimmed",
     "outcome taken on by another message",
+    "pin found again",
+    "pinned message stored",
     "read while a commit was under way",
     "records expired",
     "redrive refused: effects expired",
     "redrive repeated",
+    "repeated between shards",
     "seek under load",
     "settle refused: generation",
     "settle refused: settled",
@@ -113,7 +127,7 @@ impl Faults {
 
     /// Nothing depends on a life that is long over.
     pub(crate) fn forget_life(&mut self, life: u64) {
-        self.lost.retain(|(of, _)| *of + 8 > life);
+        self.lost.retain(|(of, _)| *of + 32 > life);
     }
 }
 
@@ -136,9 +150,9 @@ impl World {
             self.faults.armed = self.faults.round.pop();
         }
         self.plan_fault();
-        let point = self.point();
-        if point == Point::Idle {
-            self.reached(point);
+        let shard = self.some_shard();
+        if self.point(shard) == Point::Idle {
+            self.reached(shard, Point::Idle);
         }
     }
 
@@ -149,42 +163,38 @@ impl World {
         self.record(0, What::Healed);
     }
 
-    /// A batch of the node has come to a point: strikes what waits for it.
-    pub(crate) fn reached(&mut self, point: Point) {
+    pub(crate) fn some_shard(&mut self) -> ShardId {
+        ShardId(self.rng.u32(0..self.nodes.len() as u32))
+    }
+
+    /// A batch of a shard has come to a point: strikes what waits for it.
+    pub(crate) fn reached(&mut self, shard: ShardId, point: Point) {
         let Some((kind, at)) = self.faults.armed else {
             return;
         };
-        if at != point || self.node.is_none() {
+        let Some(node) = self.node(shard).filter(|_| at == point) else {
             return;
-        }
+        };
+        let open = node.pipeline.shard().open_entries() > 0;
         self.faults.armed = None;
-        let open = self.node.as_ref().is_some_and(|node| node.pipeline.shard().open_entries() > 0);
         self.stats.telling_faults += u64::from(open || point != Point::Idle);
         *self.stats.faults.entry((kind, point)).or_default() += 1;
         self.record(0, What::Fault { fault: kind.into(), point: point.as_str().into() });
-        self.strike(kind);
+        self.strike(kind, shard);
     }
 
-    fn strike(&mut self, kind: &'static str) {
+    fn strike(&mut self, kind: &'static str, shard: ShardId) {
         match kind {
-            "crash" | "engine error" => {
+            // The process, and everything it serves.
+            "crash" => {
                 self.faults.deaths += 1;
-                let node = self.node.as_ref().expect("checked by the caller");
-                let undecided =
-                    node.under_way.iter().find(|batch| batch.point != Point::Unreleased);
-                let undecided = undecided.map(|batch| (node.life, batch.batch));
-                // What had left the node takes effect or not: all, up to some batch, or all but one.
-                if let Some((life, batch)) = undecided {
-                    match self.rng.u32(0..3) {
-                        0 => {}
-                        1 => {
-                            let from = batch + self.rng.u64(0..2);
-                            self.faults.lost.push((life, from..=u64::MAX));
-                        }
-                        _ => self.faults.lost.push((life, batch..=batch)),
-                    }
+                for shard in 0..self.nodes.len() as u32 {
+                    self.lose(ShardId(shard));
                 }
-                self.kill_node();
+            }
+            "engine error" => {
+                self.faults.deaths += 1;
+                self.lose(shard);
             }
             "slow disk" => {
                 self.faults.slow_until = self.now + self.rng.u64(500..8_000);
@@ -201,9 +211,9 @@ impl World {
                 self.jump_clock(-by);
             }
             "connections cut" => {
-                let node = self.node.as_mut().expect("checked by the caller");
-                let pending: Vec<Ticket> = std::mem::take(&mut node.pending).into_iter().collect();
-                for ticket in pending {
+                let nodes = self.nodes.iter_mut().flatten();
+                let pending = nodes.flat_map(|node| std::mem::take(&mut node.pending));
+                for ticket in pending.collect::<Vec<Ticket>>() {
                     self.later(1, Happening::Answer { ticket, heard: Heard::Nothing });
                 }
                 for consumer in self.connected() {
@@ -217,19 +227,35 @@ impl World {
             }
             "consumer stalled" => {
                 let until = self.now + self.rng.u64(5_000..60_000);
-                if let Some(consumer) = self.some_connection()
-                    && let Some(node) = &mut self.node
-                    && let Some(connection) = node.connections.get_mut(&consumer)
-                {
-                    connection.stalled_until = until;
+                if let Some(consumer) = self.some_connection() {
+                    let mut nodes = self.nodes.iter_mut().flatten();
+                    let connection = nodes.find_map(|node| node.connections.get_mut(&consumer));
+                    connection.expect("it is one of those").stalled_until = until;
                 }
             }
             other => unreachable!("{other} is no fault"),
         }
     }
 
+    /// A shard loses its node. What had left it takes effect or not: all, up to some batch, or all but one.
+    fn lose(&mut self, shard: ShardId) {
+        let Some(node) = self.node(shard) else { return };
+        let undecided = node.under_way.iter().find(|batch| batch.point != Point::Unreleased);
+        if let Some((life, batch)) = undecided.map(|batch| (node.life, batch.batch)) {
+            match self.rng.u32(0..3) {
+                0 => {}
+                1 => {
+                    let from = batch + self.rng.u64(0..2);
+                    self.faults.lost.push((life, from..=u64::MAX));
+                }
+                _ => self.faults.lost.push((life, batch..=batch)),
+            }
+        }
+        self.kill_node(shard);
+    }
+
     pub(crate) fn connected(&self) -> Vec<ConsumerId> {
-        self.node.as_ref().map_or_else(Vec::new, |node| node.connections.keys().copied().collect())
+        self.nodes.iter().flatten().flat_map(|node| node.connections.keys().copied()).collect()
     }
 
     fn some_connection(&mut self) -> Option<ConsumerId> {

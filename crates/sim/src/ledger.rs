@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use driftq_checker::history::{Begin as Asked, Effect, Lease, Name, Op, Right, Status};
+use driftq_checker::history::{self, Begin as Asked, Effect, Lease, Name, Op, Right, Status};
 use driftq_core::command::{
     Began, Begin, BeginDecision, BeginOf, ExtendEffect, Finish, FinishStatus, Request,
 };
@@ -54,6 +54,17 @@ pub(crate) struct Held {
 pub(crate) struct Said {
     status: FinishStatus,
     result: Result,
+}
+
+impl Said {
+    /// The end of an execution, as it is written down and as it is said.
+    pub(crate) fn of(&self, held: &Held) -> (history::Finish, Finish) {
+        let Said { status, result } = self.clone();
+        let renews = matches!(status, FinishStatus::FailedRetryable { renew: true });
+        let (right, outcome) = (held.right.clone(), in_words(&result, renews));
+        let told = history::Finish { right, status: status_of(status), outcome };
+        (told, Finish { token: held.token.clone(), status, outcome: result })
+    }
 }
 
 /// Something a client will do to an effect.
@@ -192,14 +203,8 @@ impl World {
     }
 
     fn finish_effect(&mut self, client: usize, held: &Held, said: &Said) {
-        let Said { status, result } = said.clone();
-        let renews = matches!(status, FinishStatus::FailedRetryable { renew: true });
-        let op = Op::Finish {
-            right: Box::new(held.right.clone()),
-            status: status_of(status),
-            outcome: in_words(&result, renews),
-        };
-        let finish = Finish { token: held.token.clone(), status, outcome: result };
+        let (history::Finish { right, status, outcome }, finish) = said.of(held);
+        let op = Op::Finish { right: Box::new(right), status, outcome };
         self.call(client, op, Command::Finish(Box::new(finish)));
     }
 
@@ -237,7 +242,9 @@ impl World {
         match (began.decision, &began.token) {
             (BeginDecision::Execute | BeginDecision::Probe, Some(token)) => {
                 let lease_ms = row.lease_ms.max(400);
-                self.execute(client, Held { right, token: token.clone() }, lease_ms);
+                let held = Held { right, token: token.clone() };
+                let work = intent.under.as_ref().map(|(_, work)| *work);
+                self.execute(client, held, lease_ms, work);
             }
             (BeginDecision::Retryable, _) if self.rng.u32(0..3) != 0 => {
                 self.take_again(client, intent);
@@ -269,8 +276,15 @@ impl World {
     }
 
     /// Does what an effect does, which is nothing, and says how it ended.
-    fn execute(&mut self, client: usize, held: Held, lease_ms: u64) {
+    fn execute(&mut self, client: usize, held: Held, lease_ms: u64, work: Option<u64>) {
         let said = self.some_end();
+        if let Some(work) = work
+            && self.rng.u32(0..3) == 0
+            && self.leave_to_commit(client, work, &held, &said)
+        {
+            self.show_an_old_right(client, held);
+            return;
+        }
         let soon = self.rng.u64(1..lease_ms.min(300));
         match self.rng.u32(0..20) {
             0..11 => self.later_to_effect(client, soon, Act::Finish(held.clone(), said)),

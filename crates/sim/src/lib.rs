@@ -1,13 +1,15 @@
-//! A node, its disk, its clock, its network and its clients, all from one seed.
+//! A node for each shard, its disk, its clock, the networks and the clients, all from one seed.
 //!
 //! 1. One seed is one run, byte for byte: chance comes from the seed, time from a queue of events.
-//! 2. The node is the real thing: pipeline, shard, sessions and clock of the core on the memory engine.
+//! 2. A node is the real thing: pipeline, shard, sessions and clock of the core on the memory engine.
 //!    Only disk, network, time and clients are played.
 //! 3. The simulator does not judge. It writes a history; the checker reads it.
 
 mod admin;
 pub mod bench;
+mod carry;
 mod clients;
+mod commit;
 mod consumer;
 mod effects;
 mod executor;
@@ -18,6 +20,7 @@ mod network;
 mod node;
 mod plan;
 mod producer;
+mod router;
 mod run;
 mod stats;
 mod world;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use driftq_checker::history::{Decision, Name, Op, Reply as Told, Right, Status, What};
-use driftq_core::command::{BeginDecision, Full, Stale};
+use driftq_core::command::{BeginDecision, CommitReceipt, Full, Stale};
 use driftq_core::effect::EffectState;
 use driftq_core::{Answered, Command, Rejection, Reply, Ticket};
 
@@ -87,6 +87,10 @@ impl World {
                 Stale::Dead => "settle refused: dead",
                 Stale::Gone => "settle refused: gone",
             }
+        } else if let Rejection::CommitConflict = rejection {
+            "commit refused: other content"
+        } else if let Rejection::InPart { .. } = rejection {
+            "commit refused: part of it"
         } else if let Some(state) = saw_effect_rejection(rejection) {
             state
         } else {
@@ -98,6 +102,8 @@ impl World {
     fn saw_reply(&mut self, reply: &Reply) {
         if let Reply::Finished { repeated, .. } = reply {
             self.stats.saw(if *repeated { "finish repeated" } else { "finish accepted" });
+        } else if let Reply::Committed { repeated, .. } = reply {
+            self.stats.saw(if *repeated { "commit repeated" } else { "commit done" });
         }
     }
 }
@@ -131,6 +137,7 @@ fn told(reply: &Reply) -> Told {
     match reply {
         Reply::Produced(receipt) => Told::Produced {
             id: receipt.id.to_string().into(),
+            topic: receipt.final_topic.clone(),
             partition: receipt.partition,
             offset: receipt.offset,
             deduplicated: receipt.deduplicated,
@@ -151,6 +158,10 @@ fn told(reply: &Reply) -> Told {
             let right = Box::new(right);
             Told::Began { decision, right, outcome: in_words(&row.outcome, row.renew) }
         }
+        Reply::Committed { produced, repeated } => {
+            let id = |told: &CommitReceipt| Some(told.receipt.as_ref()?.id.to_string().into());
+            Told::Committed { produced: produced.iter().map(id).collect(), repeated: *repeated }
+        }
         Reply::TopicCreated { .. }
         | Reply::TopicExists { .. }
         | Reply::TopicDeleted { .. }
@@ -167,7 +178,6 @@ fn told(reply: &Reply) -> Told {
         | Reply::DeadLetters(_)
         | Reply::Explained(_)
         | Reply::Purged { .. }
-        | Reply::Committed { .. }
         | Reply::Arrived(_)
         | Reply::Elsewhere(_)
         | Reply::Pointer(_)

@@ -1,13 +1,14 @@
-//! A node: performs what the core's machines say, on a disk that takes its time.
+//! A node, which serves one shard: performs what the core's machines say, on a disk that takes its time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use driftq_checker::history::{Counters, What};
 use driftq_core::change::Effect;
+use driftq_core::placement::Place;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
     Answered, Clock, Command, ConsumerId, Input, Line, Output, Pipeline, PipelineConfig, Release,
-    Session, ShardConfig, Ticket, Timestamp,
+    Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, recover};
@@ -60,13 +61,17 @@ pub(crate) struct UnderWay {
 
 /// A node.
 pub(crate) struct Node {
+    /// No two have the same, whatever they serve.
     pub(crate) life: u64,
+    pub(crate) shard: ShardId,
     pub(crate) ownership: Ownership,
     pub(crate) pipeline: Pipeline,
     clock: Clock,
     /// Calls to be answered.
     pub(crate) pending: BTreeSet<Ticket>,
     pub(crate) asked: BTreeMap<Ticket, Asked>,
+    /// Windows of other shards, to be answered there.
+    pub(crate) carried: BTreeMap<Ticket, ShardId>,
     pub(crate) connections: BTreeMap<ConsumerId, Connection>,
     pub(crate) under_way: Vec<UnderWay>,
     /// When the engine is done with what it was sent.
@@ -79,17 +84,18 @@ pub(crate) struct Node {
 
 impl World {
     /// Starts a node: claims, recovers, serves.
-    pub(crate) fn start_node(&mut self) {
+    pub(crate) fn start_node(&mut self, shard: ShardId) {
         self.life += 1;
+        let shards = self.nodes.len() as u32;
         // So few that partitions wait for each other.
-        let config = ShardConfig { retry_reads_max: 2, ..ShardConfig::default() };
+        let config = ShardConfig { shard, shards, retry_reads_max: 2, ..ShardConfig::default() };
         let (ownership, authority, recovered) = match wait(recover(&self.engine, config)) {
             Ok(recovered) => recovered,
             Err(RecoverError::Engine(error)) => panic!("memory does not fail: {error}"),
             Err(RecoverError::Damaged(damaged)) => {
                 // Nothing serves this shard any more; the checker sees that.
                 self.damaged = Some(damaged);
-                self.later(5_000, Happening::Restart);
+                self.later(5_000, Happening::Restart { shard });
                 return;
             }
         };
@@ -101,13 +107,15 @@ impl World {
         };
         let pipeline =
             Pipeline::new(recovered, ownership.epoch, clock.now(self.now), pipeline_config);
-        self.node = Some(Node {
+        self.nodes[shard.0 as usize] = Some(Node {
             life: self.life,
+            shard,
             ownership,
             pipeline,
             clock,
             pending: BTreeSet::new(),
             asked: BTreeMap::new(),
+            carried: BTreeMap::new(),
             connections: BTreeMap::new(),
             under_way: Vec::new(),
             disk_busy_until: 0,
@@ -121,8 +129,8 @@ impl World {
 
     /// The node is gone. What it was asked and did not answer is unknown; commits that left it may still
     /// take effect.
-    pub(crate) fn kill_node(&mut self) {
-        let Some(node) = self.node.take() else { return };
+    pub(crate) fn kill_node(&mut self, shard: ShardId) {
+        let Some(node) = self.nodes[shard.0 as usize].take() else { return };
         for ticket in node.pending {
             let delay = self.delay(5);
             self.later(delay, Happening::Answer { ticket, heard: Heard::Nothing });
@@ -133,43 +141,51 @@ impl World {
         }
         self.faults.forget_life(node.life);
         let delay = self.rng.u64(1..1_500);
-        self.later(delay, Happening::Restart);
+        self.later(delay, Happening::Restart { shard });
+    }
+
+    /// A node that cannot go on.
+    fn end_life(&mut self, life: u64) {
+        if let Some(shard) = self.alive(life).map(|node| node.shard) {
+            self.kill_node(shard);
+        }
     }
 
     fn alive(&mut self, life: u64) -> Option<&mut Node> {
-        self.node.as_mut().filter(|node| node.life == life)
+        self.nodes.iter_mut().flatten().find(|node| node.life == life)
     }
 
-    fn node_now(&self) -> Timestamp {
-        self.node.as_ref().map_or(Timestamp(0), |node| node.clock.now(self.now))
+    /// Who serves a shard, if anybody does.
+    pub(crate) fn node(&mut self, shard: ShardId) -> Option<&mut Node> {
+        self.nodes[shard.0 as usize].as_mut()
     }
 
-    /// Where the batches of the node are.
-    pub(crate) fn point(&self) -> Point {
-        let under_way = self.node.as_ref().map_or(&[][..], |node| &node.under_way);
+    /// Where the batches of a shard are.
+    pub(crate) fn point(&self, shard: ShardId) -> Point {
+        let node = self.nodes[shard.0 as usize].as_ref();
+        let under_way = node.map_or(&[][..], |node| &node.under_way);
         under_way.last().map_or(Point::Idle, |batch| batch.point)
     }
 
     pub(crate) fn turn_node(&mut self, life: u64) {
-        let now = self.node_now();
+        let (now, is_strict) = (self.now, self.is_strict);
         let Some(node) = self.alive(life) else { return };
         let mut outputs = Vec::new();
-        node.pipeline.turn(now, &mut outputs);
+        node.pipeline.turn(node.clock.now(now), &mut outputs);
         node.turns += 1;
-        let is_checked = node.turns % 64 == 0;
+        if is_strict && node.turns % 64 == 0 {
+            assert_eq!(node.pipeline.shard().violation(), None, "at {now}");
+        }
         let defects = node.pipeline.defects();
         self.defects = self.defects.max(defects);
-        if self.is_strict && is_checked {
-            let node = self.node.as_ref().expect("alive");
-            assert_eq!(node.pipeline.shard().violation(), None, "at {}", self.now);
-        }
         self.perform(life, outputs);
         self.plan_turn(life);
     }
 
     fn plan_turn(&mut self, life: u64) {
-        let (now, world_now) = (self.node_now(), self.now);
+        let world_now = self.now;
         let Some(node) = self.alive(life) else { return };
+        let now = node.clock.now(world_now);
         let pipeline = node.pipeline.next_deadline();
         let sessions = node.connections.values().map(|connection| {
             connection.session.next_deadline().max(Timestamp(connection.stalled_until))
@@ -203,7 +219,7 @@ impl World {
                 Output::Release(release) => self.release(life, release),
                 Output::Die(damaged) => {
                     self.damaged = Some(damaged);
-                    self.kill_node();
+                    self.end_life(life);
                     return;
                 }
             }
@@ -235,15 +251,15 @@ impl World {
             .filter_map(|(ticket, _)| Some((*ticket, node.asked.remove(ticket)?)))
             .collect();
         node.under_way.push(UnderWay { batch: batch.no.0, point: Point::Decided });
-        let ownership = node.ownership;
+        let (ownership, shard) = (node.ownership, node.shard);
         let counted = match is_counted {
-            true => counters(&self.node.as_ref().expect("alive").pipeline),
+            true => counters(&node.pipeline),
             false => Vec::new(),
         };
         let commit = Box::new(Commit { ownership, batch, writes, answer_at, keyed, counted });
         self.later(sent, Happening::CommitSent { life });
         self.later(applied_at - now, Happening::CommitApplied { life, commit });
-        self.reached(Point::Decided);
+        self.reached(shard, Point::Decided);
     }
 
     pub(crate) fn commit_sent(&mut self, life: u64) {
@@ -252,7 +268,8 @@ impl World {
             if let Some(batch) = sent {
                 batch.point = Point::Committing;
             }
-            self.reached(Point::Committing);
+            let shard = node.shard;
+            self.reached(shard, Point::Committing);
         }
     }
 
@@ -278,9 +295,7 @@ impl World {
             }
             Err(_) => {
                 self.stats.saw("commit of an old owner refused");
-                if is_alive {
-                    self.kill_node();
-                }
+                self.end_life(life);
                 return;
             }
         }
@@ -288,9 +303,10 @@ impl World {
         if let Some(batch) = node.under_way.iter_mut().find(|batch| batch.batch == no.0) {
             batch.point = Point::Unreleased;
         }
+        let shard = node.shard;
         let wait_ms = answer_at.saturating_sub(self.now);
         self.later(wait_ms, Happening::CommitAnswered { life, batch: no.0 });
-        self.reached(Point::Unreleased);
+        self.reached(shard, Point::Unreleased);
     }
 
     pub(crate) fn commit_answered(&mut self, life: u64, batch: u64) {
@@ -298,13 +314,13 @@ impl World {
         let Some(node) = self.alive(life) else { return };
         node.clock.sample(authority, now);
         node.under_way.retain(|under_way| under_way.batch != batch);
-        let node_now = node.clock.now(now);
+        let (node_now, shard) = (node.clock.now(now), node.shard);
         let mut outputs = Vec::new();
         node.pipeline.on(node_now, Input::CommitDone(driftq_core::BatchNo(batch)), &mut outputs);
         self.perform(life, outputs);
         self.turn_node(life);
-        if self.point() == Point::Idle {
-            self.reached(Point::Idle);
+        if self.point(shard) == Point::Idle {
+            self.reached(shard, Point::Idle);
         }
     }
 
@@ -321,7 +337,7 @@ impl World {
             self.stats.saw("read while a commit was under way");
         }
         let Ok(rows) = wait(self.engine.read(ownership, reads)) else {
-            self.kill_node();
+            self.end_life(life);
             return;
         };
         let wait_ms = answer_at.saturating_sub(self.now);
@@ -334,18 +350,21 @@ impl World {
         read: driftq_core::ReadId,
         rows: Vec<Vec<driftq_core::row::Row>>,
     ) {
-        let now = self.node_now();
+        let now = self.now;
         let Some(node) = self.alive(life) else { return };
         let mut outputs = Vec::new();
-        node.pipeline.on(now, Input::ReadDone(read, rows), &mut outputs);
+        node.pipeline.on(node.clock.now(now), Input::ReadDone(read, rows), &mut outputs);
         self.perform(life, outputs);
         self.turn_node(life);
     }
 
-    /// A request reaches the node.
+    /// A request reaches the node that serves its shard.
     pub(crate) fn request(&mut self, ticket: Ticket, command: Command) {
-        let (now, node_now) = (self.now, self.node_now());
-        let Some(node) = &mut self.node else {
+        let now = self.now;
+        let Place::Shard(shard) = command.place(self.nodes.len() as u32) else {
+            unreachable!("clients ask of one shard at a time");
+        };
+        let Some(node) = &mut self.nodes[shard.0 as usize] else {
             self.later(1, Happening::Answer { ticket, heard: Heard::NobodyListens });
             return;
         };
@@ -361,30 +380,41 @@ impl World {
             let connection = Connection { session, stalled_until: 0, last_line_at: now };
             node.connections.insert(join.consumer, connection);
         }
-        let life = node.life;
+        let (life, node_now) = (node.life, node.clock.now(now));
         let mut outputs = Vec::new();
         node.pipeline.on(node_now, Input::Arrived(ticket, command), &mut outputs);
         self.perform(life, outputs);
         self.turn_node(life);
     }
 
-    /// Commands of the node's own making.
-    pub(crate) fn tell(&mut self, commands: Vec<Command>) {
-        let now = self.node_now();
-        for command in commands {
-            let Some(node) = &mut self.node else { return };
-            node.next_nobody += 1;
-            let ticket = Ticket(node.next_nobody);
-            let mut outputs = Vec::new();
-            node.pipeline.on(now, Input::Arrived(ticket, command), &mut outputs);
-        }
+    /// Something that no client asks for.
+    pub(crate) fn tell(&mut self, life: u64, command: Command) -> Option<Ticket> {
+        let now = self.now;
+        let node = self.alive(life)?;
+        node.next_nobody += 1;
+        let ticket = Ticket(node.next_nobody);
+        let mut outputs = Vec::new();
+        node.pipeline.on(node.clock.now(now), Input::Arrived(ticket, command), &mut outputs);
+        Some(ticket)
     }
 
     fn release(&mut self, life: u64, release: Release) {
         let replies: Vec<(Ticket, Answered)> = release.batch.replies.clone();
         for (ticket, answered) in replies {
             let node = self.alive(life).expect("it releases just now");
-            if node.pending.remove(&ticket) {
+            if let (Some(source), Ok(Reply::Arrived(arrived))) =
+                (node.carried.remove(&ticket), &answered)
+            {
+                self.tell_source(source, arrived.clone());
+            } else if let (true, Ok(Reply::Elsewhere(ask))) =
+                (node.pending.contains(&ticket), &answered)
+            {
+                // Whoever took the request asks there.
+                node.pending.remove(&ticket);
+                let command = ask.clone();
+                let delay = self.delay(2);
+                self.later(delay, Happening::Request { ticket, command });
+            } else if node.pending.remove(&ticket) {
                 let delay = self.delay(5);
                 let heard = Heard::Answer(Box::new(answered));
                 self.later(delay, Happening::Answer { ticket, heard });
@@ -404,11 +434,11 @@ impl World {
                     };
                     if let Some(back) = back {
                         self.stats.saw("give-back");
-                        self.tell(vec![back]);
+                        self.tell(life, back);
                     }
                 }
                 Effect::Dismiss(consumer) => self.hang_up(*consumer),
-                Effect::Send(..) => unreachable!("there is one shard"),
+                Effect::Send(target, arrive) => self.carry(*target, arrive),
             }
         }
         self.write_lines(life);
@@ -454,8 +484,9 @@ impl World {
 
     /// Ends a connection; its consumer hears of it at `at`.
     fn hang_up_after(&mut self, consumer: ConsumerId, at: u64) {
-        let Some(connection) =
-            self.node.as_mut().and_then(|node| node.connections.remove(&consumer))
+        let mut nodes = self.nodes.iter_mut().flatten();
+        let Some((life, connection)) =
+            nodes.find_map(|node| Some((node.life, node.connections.remove(&consumer)?)))
         else {
             return;
         };
@@ -464,7 +495,9 @@ impl World {
         if commands.len() > 1 {
             self.stats.saw("give-back");
         }
-        self.tell(commands);
+        for command in commands {
+            self.tell(life, command);
+        }
         let wait_ms = at.saturating_sub(self.now) + 1;
         self.later(wait_ms, Happening::Hangup { consumer });
     }

@@ -7,6 +7,11 @@ pub(crate) const HEAL_AT_MS: u64 = 540_000;
 /// When a run ends.
 pub(crate) const END_AT_MS: u64 = 600_000;
 
+/// How many shards there are: several in half of the runs.
+pub(crate) fn shards(rng: &mut fastrand::Rng) -> u32 {
+    if rng.bool() { 1 } else { rng.u32(2..5) }
+}
+
 /// A topic of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct TopicPlan {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use driftq_checker::history::{Content, Name, Op, Produce as Asked};
 use driftq_core::command::{Produce, TopicName};
+use driftq_core::placement::shard_of_topic;
 use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Timestamp};
 
 use crate::clients::Client;
@@ -24,6 +25,10 @@ struct Sent {
     padding: usize,
     deadline: Option<Timestamp>,
     retry: Option<RetryRequest>,
+    /// Another topic, as its sender says.
+    target: Option<Name>,
+    /// The router is asked each time it is sent.
+    asks_router: bool,
     /// How often it was sent.
     times: u32,
     /// Deaths of the node when it was first sent.
@@ -147,7 +152,7 @@ impl World {
         producer(self, client).used_keys[index].clone()
     }
 
-    fn new_body(&mut self) -> u64 {
+    pub(crate) fn new_body(&mut self) -> u64 {
         self.clients.next_body += 1;
         self.clients.next_body
     }
@@ -173,14 +178,30 @@ impl World {
         });
         let padding = self.rng.usize(0..60);
         let deaths = self.faults.deaths;
-        Sent { body, key, tenant, idem, padding, deadline, retry, times: 0, deaths }
+        let target = (self.rng.u32(0..20) == 0).then(|| self.some_target());
+        let asks_router = self.rng.u32(0..10) == 0;
+        let times = 0;
+        Sent {
+            body,
+            key,
+            tenant,
+            idem,
+            padding,
+            deadline,
+            retry,
+            target,
+            asks_router,
+            times,
+            deaths,
+        }
     }
 
     fn send(&mut self, client: usize, sent: Sent) {
         let topic = producer(self, client).topic.clone();
         let value = format!("{} {}", sent.body, "x".repeat(sent.padding));
         let size = (sent.key.len() + value.len()) as u64;
-        let command = Command::Produce(Box::new(Produce {
+        let routing = if sent.asks_router { self.ask_router() } else { None };
+        let mut produce = Produce {
             topic: TopicName { namespace: "default".into(), topic: topic.clone() },
             key: sent.key.to_string().into(),
             value: value.into(),
@@ -189,13 +210,20 @@ impl World {
                 idempotency_key: sent.idem.clone(),
                 deadline: sent.deadline,
                 retry_policy: sent.retry,
+                target_topic: sent.target.clone(),
                 ..Envelope::default()
             },
-            routing: None,
+            routing,
             trace: None,
             seen: None,
             routed: None,
-        }));
+        };
+        let shard = shard_of_topic("default", &topic, self.nodes.len() as u32);
+        self.look_around(shard, &mut produce);
+        let command = Command::Produce(Box::new(produce));
+        if sent.asks_router || sent.target.is_some() {
+            self.facts.requested.insert(sent.body, topic.clone());
+        }
         let tenant = sent.tenant.clone().unwrap_or_else(|| "default".into());
         let message = Content { body: sent.body, key: sent.key.clone(), tenant };
         let op = Op::Produce(Asked { topic, message, idem: sent.idem.clone(), size });

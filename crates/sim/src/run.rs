@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_checker::history::{Event, What};
 use driftq_checker::{Report, check};
+use driftq_core::ShardId;
 
 use crate::plan::{END_AT_MS, HEAL_AT_MS};
 use crate::stats::{Stats, Summary};
@@ -41,7 +42,9 @@ pub struct Verdict {
 /// Runs a seed.
 pub fn run(seed: u64, is_strict: bool) -> Outcome {
     let mut world = World::new(seed, is_strict);
-    world.start_node();
+    for shard in 0..world.nodes.len() as u32 {
+        world.start_node(ShardId(shard));
+    }
     world.add_clients();
     world.plan_fault();
     world.later(HEAL_AT_MS, Happening::Heal);
@@ -79,9 +82,11 @@ impl World {
             Happening::Worked { client, work } => self.worked(client, work),
             Happening::Act { client, act } => self.act(client, act),
             Happening::Fault => self.arm_fault(),
-            Happening::Restart => {
-                if self.node.is_none() {
-                    self.start_node();
+            Happening::Carried { target, arrive } => self.carried(target, arrive),
+            Happening::Told { source, arrived } => self.told_source(source, arrived),
+            Happening::Restart { shard } => {
+                if self.node(shard).is_none() {
+                    self.start_node(shard);
                 }
             }
             Happening::Heal => {

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_checker::history::{Event, What};
 use driftq_core::change::Delivery;
+use driftq_core::command::{Arrive, Arrived};
 use driftq_core::row::{Row, Write};
-use driftq_core::{Batch, Command, ConsumerId, Damaged, ReadId, Ticket, Timestamp};
+use driftq_core::{Batch, Command, ConsumerId, Damaged, ReadId, ShardId, Ticket, Timestamp};
 use driftq_storage::Memory;
 
 use crate::clients::Clients;
@@ -54,8 +55,12 @@ pub(crate) enum Happening {
     Act { client: usize, act: u64 },
     /// A fault is due.
     Fault,
-    /// The node starts again.
-    Restart,
+    /// Messages reach another shard.
+    Carried { target: ShardId, arrive: Box<Arrive> },
+    /// What became of them reaches the shard they came from.
+    Told { source: ShardId, arrived: Arrived },
+    /// A shard is served again.
+    Restart { shard: ShardId },
     /// Faults end.
     Heal,
 }
@@ -109,7 +114,8 @@ pub(crate) struct World {
     pub(crate) engine: Memory,
     authority: Arc<AtomicU64>,
     authority_ahead: i64,
-    pub(crate) node: Option<Node>,
+    /// Who serves each shard.
+    pub(crate) nodes: Vec<Option<Node>>,
     pub(crate) life: u64,
     pub(crate) facts: Facts,
     pub(crate) faults: Faults,
@@ -129,6 +135,7 @@ impl World {
         let read_authority = authority.clone();
         let engine = Memory::new(move || Timestamp(read_authority.load(Ordering::Relaxed)));
         let plan = crate::plan::topics(&mut rng);
+        let nodes = (0..crate::plan::shards(&mut rng)).map(|_| None).collect();
         let mut stats = Stats::default();
         stats.expect(crate::faults::SOMETIMES);
         World {
@@ -141,7 +148,7 @@ impl World {
             engine,
             authority,
             authority_ahead: 0,
-            node: None,
+            nodes,
             life: 0,
             facts: Facts::default(),
             faults: Faults::default(),

@@ -1,8 +1,8 @@
 //! Answers of the ledger, against what was recorded when they were decided.
 
-use crate::history::{Begin, Decision, Lease, OnDoubt, Progress, Right, Status};
+use crate::history::{Begin, Decision, Finish, Lease, OnDoubt, Progress, Right, Status};
 use crate::ids::{CallId, EffectId};
-use crate::invariant::Invariant::{self, I34, I37, I38, I39, I40, I43, I45};
+use crate::invariant::Invariant::{self, I34, I37, I38, I39, I40, I43, I45, I55};
 use crate::story::{Ask, Outcome};
 
 use super::{Judge, Known, effect_of};
@@ -14,6 +14,17 @@ impl<'a> Judge<'_, 'a> {
     /// Judges the answer to a call that this batch decided, if its caller got one.
     pub(super) fn decided(&mut self, id: CallId) {
         let call = &self.story.calls[id];
+        if let (Ask::Commit(commit), Outcome::Committed { repeated: false, .. }) =
+            (call.ask, call.outcome)
+        {
+            for (effect, finish) in &self.story.commits[commit].finishes {
+                let Finish { right, status, outcome } = finish;
+                if !is_finished(right, *status, outcome, &self.states(*effect)) {
+                    let says = format_args!("is not {status:?}, as its commit says");
+                    self.breaks(I55, *effect, says);
+                }
+            }
+        }
         let Some(effect) = effect_of(call.ask) else { return };
         if !self.decided.insert(id) {
             self.breaks(I34, effect, format_args!("has a call decided twice"));
@@ -208,19 +219,7 @@ impl<'a> Judge<'_, 'a> {
         outcome: &str,
         states: &States<'a>,
     ) {
-        let progress = match status {
-            Status::Unknown => Progress::InDoubt,
-            Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => {
-                Progress::Known(status)
-            }
-        };
-        let is_so = |known: &Known<'_>| {
-            known.record.right == *right
-                && known.record.progress == progress
-                && *known.record.outcome == *outcome
-                && !known.record.resolved
-        };
-        if states.iter().flatten().any(is_so) {
+        if is_finished(right, status, outcome, states) {
             return;
         }
         let is_latest = |known: &Known<'_>| known.record.right == *right && !known.record.resolved;
@@ -247,6 +246,22 @@ impl<'a> Judge<'_, 'a> {
             _ => {}
         }
     }
+}
+
+/// The effect ended so, by the word of that right.
+fn is_finished(right: &Right, status: Status, outcome: &str, states: &States<'_>) -> bool {
+    let progress = match status {
+        Status::Unknown => Progress::InDoubt,
+        Status::Succeeded | Status::FailedFinal | Status::FailedRetryable => {
+            Progress::Known(status)
+        }
+    };
+    states.iter().flatten().any(|known| {
+        known.record.right == *right
+            && known.record.progress == progress
+            && *known.record.outcome == *outcome
+            && !known.record.resolved
+    })
 }
 
 fn is_conflict(begin: &Begin, known: Option<Known<'_>>) -> bool {

@@ -1,4 +1,4 @@
-//! The effect ledger: I37 to I40, and of I34, I43 and I45 what is about effects.
+//! The effect ledger: I37 to I40, and of I34, I43, I45 and I55 what is about effects.
 //!
 //! 1. `told` judges what clients were told by itself, whether or not commits are seen.
 //! 2. Where they are, `record` judges every change of an effect as it was committed, on the authority
@@ -13,7 +13,7 @@ mod told;
 
 use std::fmt;
 
-use crate::history::{How, Progress, Record, Status};
+use crate::history::{Finish, How, Progress, Record, Status};
 use crate::ids::{CallId, Column, EffectId, EntryId, FastMap, FastSet};
 use crate::invariant::Invariant;
 use crate::invariant::Invariant::{I34, I37};
@@ -116,6 +116,12 @@ impl<'s, 'a> Judge<'s, 'a> {
             Ask::Resolve { effect, fence, status, outcome } => {
                 self.resolves.insert((effect, fence, status, outcome));
             }
+            Ask::Commit(commit) => {
+                for (effect, finish) in &self.story.commits[commit].finishes {
+                    let Finish { right, status, outcome } = finish;
+                    self.finishes.insert((*effect, right.life, right.fence, *status, outcome));
+                }
+            }
             Ask::Begin { .. }
             | Ask::ExtendEffect { .. }
             | Ask::Produce(_)
@@ -202,6 +208,7 @@ fn effect_of(ask: Ask<'_>) -> Option<EffectId> {
         | Ask::DeleteTopic(_)
         | Ask::Seek(_)
         | Ask::Redrive(_)
+        | Ask::Commit(_)
         | Ask::Other => None,
     }
 }

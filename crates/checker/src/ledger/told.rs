@@ -3,7 +3,7 @@
 //! A right is known to be out from the moment at which its holder, or anybody, was told of it; before
 //! that it may have been.
 
-use crate::history::{Begin, Decision, Right, Status};
+use crate::history::{Begin, Decision, Finish, Right, Status};
 use crate::ids::{CallId, Column, EffectId, FastMap};
 use crate::invariant::Invariant::{self, I37, I38, I39};
 use crate::report::Findings;
@@ -61,15 +61,25 @@ impl<'a> Judge<'_, 'a> {
         {
             self.over_when_asked[id] = self.life(effect, right).outcome.is_some();
         }
-        let (Ask::Finish { effect, right, .. } | Ask::ExtendEffect { effect, right }) = call.ask
-        else {
+        if !call.outcome.is_done() {
             return;
-        };
-        let latest = self.life(effect, right).fence;
-        if call.outcome.is_done() && latest > right.fence {
-            let fence = right.fence;
+        }
+        if let Ask::Finish { effect, right, .. } | Ask::ExtendEffect { effect, right } = call.ask {
+            self.done_by(call.answered, effect, right);
+        } else if let (Ask::Commit(commit), Outcome::Committed { repeated: false, .. }) =
+            (call.ask, call.outcome)
+        {
+            for (effect, finish) in &self.story.commits[commit].finishes {
+                self.done_by(call.answered, *effect, &finish.right);
+            }
+        }
+    }
+
+    fn done_by(&mut self, seq: u64, effect: EffectId, right: &Right) {
+        let (fence, latest) = (right.fence, self.life(effect, right).fence);
+        if latest > fence {
             let says = format_args!("does as fence {fence} says, though {latest} was out");
-            self.breaks(I38, call.answered, effect, says);
+            self.breaks(I38, seq, effect, says);
         }
     }
 
@@ -94,6 +104,14 @@ impl<'a> Judge<'_, 'a> {
                 if answer.is_done() && status.is_final() =>
             {
                 self.has_ended(seq, effect, right, status, outcome);
+            }
+            (Ask::Commit(commit), answer) if answer.is_done() => {
+                for (effect, finish) in &self.story.commits[commit].finishes {
+                    if finish.status.is_final() {
+                        let Finish { right, status, outcome } = finish;
+                        self.has_ended(seq, *effect, right, *status, outcome);
+                    }
+                }
             }
             (_, _) => {}
         }

@@ -57,9 +57,10 @@ impl<'a> Model<'_, 'a> {
             self.is_buried(death);
             self.is_reasoned(death);
         }
+        let came_back = std::mem::take(&mut self.came_back);
         for id in std::mem::take(&mut self.buried) {
-            let is_known =
-                self.death_of[id].is_some_and(|death| self.deaths[death].seq == self.seq);
+            let is_known = came_back.contains(&id)
+                || self.death_of[id].is_some_and(|death| self.deaths[death].seq == self.seq);
             if !is_known {
                 let name = self.story.places.labels.key(id);
                 let says = format_args!("{name} is a dead letter, and nothing died");

@@ -12,7 +12,7 @@ use super::death::Death;
 impl Model<'_, '_> {
     pub(super) fn dead_letters(&mut self) {
         let mut read: FastSet<LabelId> = FastSet::default();
-        for letter in &self.story.dead_letters {
+        for letter in self.story.dead_letters.iter().filter(|letter| !letter.has_come_back()) {
             let name = self.story.places.labels.key(letter.id);
             if !read.insert(letter.id) {
                 self.findings.add(I20, letter.seq, format_args!("{name} is there twice"));

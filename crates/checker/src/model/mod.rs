@@ -21,7 +21,7 @@ use crate::history::Verb;
 use crate::ids::{Column, CursorId, EntryId, FastMap, LabelId, LaneId, LifeId, NameId, PositionId};
 use crate::invariant::Invariant;
 use crate::report::Findings;
-use crate::story::{Ask, Batch, Put, Seen, Settle, Step, Story};
+use crate::story::{Batch, Put, Seen, Settle, Step, Story};
 
 use commit::ShardState;
 use death::Death;
@@ -33,7 +33,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
     for moment in &story.moments {
         match moment.seen {
             Seen::Invoked(call) => {
-                if let Ask::Settle(settle) = story.calls[call].ask {
+                if let Some(settle) = story.settled_by(call) {
                     model.asked(settle);
                 }
             }
@@ -75,6 +75,7 @@ struct Model<'s, 'a> {
     ended_as_dead: Vec<EntryId>,
     died: Vec<usize>,
     buried: Vec<LabelId>,
+    came_back: Vec<LabelId>,
 }
 
 /// A partition of a topic.
@@ -203,6 +204,7 @@ impl<'s, 'a> Model<'s, 'a> {
             ended_as_dead: Vec::new(),
             died: Vec::new(),
             buried: Vec::new(),
+            came_back: Vec::new(),
         }
     }
 
@@ -251,9 +253,17 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Trimmed { lane, first } => self.trimmed(lane, first),
             // Other judges look at these.
             Step::Deduplicated { .. }
+            | Step::Pinned { .. }
             | Step::Redriven { .. }
             | Step::Recorded { .. }
-            | Step::Decided { .. } => {}
+            | Step::Decided { .. }
+            | Step::Committed { .. }
+            | Step::Sent { .. }
+            | Step::Arrived { .. }
+            | Step::TurnedAway { .. }
+            | Step::Left { .. } => {}
+            // It is a dead letter, and nothing died.
+            Step::CameBack { id } => self.came_back.push(id),
         }
     }
 

@@ -23,7 +23,8 @@ pub(super) fn tell<'a>(story: &mut Story<'a>, calls: &FastMap<u64, CallId>, fact
     let step = of_a_message(places, fact)
         .or_else(|| of_a_group(places, fact))
         .or_else(|| of_a_lease(places, fact))
-        .or_else(|| of_an_effect(places, fact));
+        .or_else(|| of_an_effect(places, fact))
+        .or_else(|| of_a_commit(places, calls, fact));
     story.steps.extend(step);
 }
 
@@ -34,6 +35,10 @@ fn of_a_message<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>>
         let (topic, tenant) = (places.names.id(topic), places.names.id(tenant));
         let identity = (topic, tenant, places.names.id(idem));
         Step::Deduplicated { identity: places.identities.id(identity), id: places.labels.id(id) }
+    } else if let Fact::Pinned { topic, tenant, idem, until } = fact {
+        let (topic, tenant) = (places.names.id(topic), places.names.id(tenant));
+        let identity = (topic, tenant, places.names.id(idem));
+        Step::Pinned { identity: places.identities.id(identity), until: *until }
     } else if let Fact::Redriven { id, new, group } = fact {
         let (id, new) = (places.labels.id(id), places.labels.id(new));
         Step::Redriven { id, new, group: places.names.id(group) }
@@ -87,6 +92,29 @@ fn of_an_effect<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>>
     Some(Step::Recorded { effect: places.effect(&record.right.effect), under, record })
 }
 
+fn of_a_commit<'a>(
+    places: &mut Places<'a>,
+    calls: &FastMap<u64, CallId>,
+    fact: &'a Fact,
+) -> Option<Step<'a>> {
+    let step = if let Fact::Committed { call, until } = fact {
+        Step::Committed { call: *calls.get(call)?, until: *until }
+    } else if let Fact::Sent { to, number, message, .. } = fact {
+        Step::Sent { to: *to, number: *number, content: message }
+    } else if let Fact::Arrived { from, through } = *fact {
+        Step::Arrived { from, through }
+    } else if let Fact::TurnedAway { from, number } = *fact {
+        Step::TurnedAway { from, number }
+    } else if let Fact::Left { to, number } = *fact {
+        Step::Left { to, number }
+    } else if let Fact::CameBack { id } = fact {
+        Step::CameBack { id: places.labels.id(id) }
+    } else {
+        return None;
+    };
+    Some(step)
+}
+
 fn put<'a>(places: &mut Places<'a>, stored: &'a Stored) -> Put<'a> {
     let at = places.position(&stored.topic, stored.partition, stored.offset);
     let tenant = places.names.id(&stored.message.tenant);
@@ -94,7 +122,7 @@ fn put<'a>(places: &mut Places<'a>, stored: &'a Stored) -> Put<'a> {
     let key = stored.idem.as_ref().map(|(key, _)| places.names.id(key));
     let identity = match (&stored.idem, key) {
         (Some((_, until)), Some(key)) if takes_its_key => {
-            let topic = places.names.id(&stored.topic);
+            let topic = places.names.id(stored.asked.as_ref().unwrap_or(&stored.topic));
             Some((places.identities.id((topic, tenant, key)), *until))
         }
         _ => None,
@@ -131,7 +159,14 @@ fn count(counts: &mut Counts, fact: &Fact) {
         | Fact::Passed { .. }
         | Fact::Extended { .. }
         | Fact::Trimmed { .. }
-        | Fact::Decided { .. } => {}
+        | Fact::Decided { .. }
+        | Fact::Pinned { .. }
+        | Fact::TurnedAway { .. }
+        | Fact::Left { .. }
+        | Fact::CameBack { .. } => {}
         Fact::Recorded(_) => counts.recorded += 1,
+        Fact::Committed { .. } => counts.committed += 1,
+        Fact::Sent { .. } => counts.sent += 1,
+        Fact::Arrived { .. } => counts.arrived += 1,
     }
 }

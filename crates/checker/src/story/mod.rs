@@ -11,12 +11,12 @@ mod telling;
 use std::ops::Range;
 
 use crate::history::{
-    Begin, Content, Counters, DeadLetter, Decision, Delivery, Event, Granted, How, Record, Right,
-    Status, Stored, Verb,
+    self, Begin, Content, Counters, DeadLetter, Decision, Delivery, Event, Finish, Granted, How,
+    Name, Record, Right, Status, Stored, Verb,
 };
 use crate::ids::{
-    CallId, Column, CursorId, EffectId, EntryId, IdentityId, LabelId, LaneId, LifeId, NameId,
-    PositionId, ReaderId,
+    CallId, Column, CommitId, CursorId, EffectId, EntryId, IdentityId, LabelId, LaneId, LifeId,
+    NameId, PositionId, ReaderId,
 };
 use crate::report::Counts;
 
@@ -28,6 +28,8 @@ pub(crate) struct Story<'a> {
     pub(crate) moments: Vec<Moment<'a>>,
     /// Every call, in order of invocation.
     pub(crate) calls: Column<CallId, Call<'a>>,
+    /// Every call to commit, in order of invocation.
+    pub(crate) commits: Column<CommitId, Commit<'a>>,
     /// Every committed batch, in order.
     pub(crate) batches: Vec<Batch>,
     /// The facts of all batches, in order.
@@ -55,6 +57,33 @@ impl<'a> Story<'a> {
     /// The harness saw commits.
     pub(crate) fn has_facts(&self) -> bool {
         !self.batches.is_empty()
+    }
+
+    /// What a call settles, by itself or as a commit; not if it is told that a commit was done before.
+    pub(crate) fn settled_by(&self, call: CallId) -> Option<Settle<'a>> {
+        match self.calls[call].ask {
+            Ask::Settle(settle) => Some(settle),
+            Ask::Commit(_)
+                if matches!(
+                    self.calls[call].outcome,
+                    Outcome::Committed { repeated: true, .. }
+                ) =>
+            {
+                None
+            }
+            Ask::Commit(commit) => Some(self.commits[commit].settle),
+            Ask::Produce(_)
+            | Ask::CreateGroup(_)
+            | Ask::DeleteGroup(_)
+            | Ask::DeleteTopic(_)
+            | Ask::Seek(_)
+            | Ask::Redrive(_)
+            | Ask::Begin { .. }
+            | Ask::Finish { .. }
+            | Ask::ExtendEffect { .. }
+            | Ask::Resolve { .. }
+            | Ask::Other => None,
+        }
     }
 
     /// The facts of `batch`.
@@ -122,8 +151,22 @@ pub(crate) enum Ask<'a> {
     ExtendEffect { effect: EffectId, right: &'a Right },
     /// A person says how it ended.
     Resolve { effect: EffectId, fence: u64, status: Status, outcome: &'a str },
+    /// Settle, finish and produce at once.
+    Commit(CommitId),
     /// Nothing that is judged.
     Other,
+}
+
+/// A commit.
+pub(crate) struct Commit<'a> {
+    /// The delivery and its end.
+    pub(crate) settle: Settle<'a>,
+    /// How effects ended.
+    pub(crate) finishes: Vec<(EffectId, &'a Finish)>,
+    /// What follows.
+    pub(crate) produce: Vec<Send<'a>>,
+    /// All of it, to be compared.
+    pub(crate) asked: &'a history::Commit,
 }
 
 /// A produce.
@@ -169,6 +212,8 @@ pub(crate) enum Outcome<'a> {
     Redriven { new: LabelId, already: bool },
     /// So the effect that is shown stands.
     Began { decision: Decision, effect: EffectId, right: &'a Right, outcome: &'a str },
+    /// All of a commit is done; the messages as far as they have an id.
+    Committed { produced: &'a [Option<Name>], repeated: bool },
     /// It happened.
     Done,
 }
@@ -217,6 +262,7 @@ pub(crate) struct Batch {
 pub(crate) enum Step<'a> {
     Stored(Put<'a>),
     Deduplicated { identity: IdentityId, id: LabelId },
+    Pinned { identity: IdentityId, until: u64 },
     Opened { life: LifeId, offset: u64 },
     GroupGone { reader: ReaderId },
     TopicGone { topic: NameId },
@@ -229,6 +275,12 @@ pub(crate) enum Step<'a> {
     Trimmed { lane: LaneId, first: u64 },
     Recorded { effect: EffectId, under: Option<EntryId>, record: &'a Record },
     Decided { call: CallId },
+    Committed { call: CallId, until: u64 },
+    Sent { to: u32, number: u64, content: &'a Content },
+    Arrived { from: u32, through: u64 },
+    TurnedAway { from: u32, number: u64 },
+    Left { to: u32, number: u64 },
+    CameBack { id: LabelId },
 }
 
 /// A message that was stored.
@@ -281,4 +333,11 @@ pub(crate) struct Letter<'a> {
     pub(crate) redriven: Option<LabelId>,
     /// The rest.
     pub(crate) letter: &'a DeadLetter,
+}
+
+impl Letter<'_> {
+    /// It is no message of its topic but one that a commit there sent to another shard, in vain.
+    pub(crate) fn has_come_back(&self) -> bool {
+        &*self.letter.reason == "undeliverable"
+    }
 }

@@ -1,7 +1,7 @@
 //! From events to a story.
 
-use crate::history::{DeadLetter, Event, Op, Produce, Reply, What};
-use crate::ids::{CallId, Column, FastMap};
+use crate::history::{Commit, DeadLetter, Event, Op, Produce, Reply, What};
+use crate::ids::{CallId, Column, CommitId, FastMap};
 use crate::report::Counts;
 
 use super::facts;
@@ -32,6 +32,7 @@ impl<'a> Teller<'a> {
         let story = Story {
             moments: Vec::with_capacity(n_events),
             calls: Column::new(),
+            commits: Column::new(),
             batches: Vec::new(),
             steps: Vec::new(),
             counted: Vec::new(),
@@ -53,6 +54,7 @@ impl<'a> Teller<'a> {
                 Outcome::Produced { .. }
                 | Outcome::Redriven { .. }
                 | Outcome::Began { .. }
+                | Outcome::Committed { .. }
                 | Outcome::Done => counts.done += 1,
             }
         }
@@ -149,8 +151,24 @@ impl<'a> Teller<'a> {
                 let effect = places.effect(effect);
                 Ask::Resolve { effect, fence: *fence, status: *status, outcome }
             }
+            Op::Commit(commit) => Ask::Commit(self.commit(commit)),
             Op::Pause { .. } | Op::Look => Ask::Other,
         }
+    }
+
+    fn commit(&mut self, asked: &'a Commit) -> CommitId {
+        let produce = asked.produce.iter().map(|produce| self.send(produce)).collect();
+        let places = &mut self.story.places;
+        let settle = Settle {
+            entry: places.leased(&asked.lease),
+            attempt: asked.lease.attempt,
+            verb: &asked.verb,
+            by_owner: false,
+        };
+        let finishes = asked.finishes.iter();
+        let finishes = finishes.map(|finish| (places.effect(&finish.right.effect), finish));
+        let finishes = finishes.collect();
+        self.story.commits.push(super::Commit { settle, finishes, produce, asked })
     }
 
     fn send(&mut self, produce: &'a Produce) -> Send<'a> {
@@ -179,11 +197,12 @@ impl<'a> Teller<'a> {
     fn reply(&mut self, call: CallId, reply: &'a Reply) -> Outcome<'a> {
         let places = &mut self.story.places;
         match reply {
-            Reply::Produced { id, partition, offset, deduplicated } => {
+            Reply::Produced { id, topic, partition, offset, deduplicated } => {
                 let Ask::Produce(send) = self.story.calls[call].ask else {
                     return Outcome::Done;
                 };
-                let lane = places.lanes.id((send.topic, *partition));
+                let topic = topic.as_deref().map_or(send.topic, |topic| places.names.id(topic));
+                let lane = places.lanes.id((topic, *partition));
                 let at = places.positions.id(lane, *offset);
                 Outcome::Produced { id: places.label_at(at, id), at, deduplicated: *deduplicated }
             }
@@ -193,6 +212,9 @@ impl<'a> Teller<'a> {
             Reply::Began { decision, right, outcome } => {
                 let effect = places.effect(&right.effect);
                 Outcome::Began { decision: *decision, effect, right, outcome }
+            }
+            Reply::Committed { produced, repeated } => {
+                Outcome::Committed { produced, repeated: *repeated }
             }
             Reply::Settled | Reply::Ok => Outcome::Done,
         }

@@ -2,14 +2,16 @@
 
 use driftq_checker::check;
 use driftq_checker::history::{
-    Counters, Delivery, Fact, Granted, How, Lease, Name, Op, Reply, Status, Verb, What,
+    Commit, Counters, DeadLetter, Delivery, Fact, Granted, How, Lease, Name, Op, Reply, Status,
+    Verb, What,
 };
 
 use crate::assert_clean;
 use crate::tale::{
-    BACKOFF_MS, LEASE_MS, Tale, biller, buried, content, counters, died, duplicate_of, ended,
-    granted, id, lease, letter, moved, orders, redrive,
+    BACKOFF_MS, LEASE_MS, Tale, biller, buried, content, counters, dead_id, died, duplicate_of,
+    ended, granted, id, lease, letter, moved, orders, redrive,
 };
+use crate::tale_of_commits::{arrived_there, came_back, commit, committed};
 use crate::tale_of_effects::{TTL_MS, begin, finish};
 
 /// Everything that can happen, once.
@@ -23,6 +25,7 @@ pub(crate) fn everything(tale: &mut Tale) {
     has_another_group(tale);
     is_moved(tale);
     has_effects(tale);
+    has_a_commit(tale);
     is_counted_and_over(tale);
 }
 
@@ -197,6 +200,35 @@ fn has_effects(tale: &mut Tale) {
     tale.finishes(1, Status::FailedFinal, "declined");
 }
 
+/// Offset 11 is committed with 12, with a message for another shard, and with one that it will not have.
+fn has_a_commit(tale: &mut Tale) {
+    let lease = Lease { generation: 3, ..lease(11, 1) };
+    tale.produces(12);
+    tale.grants(11, 1, |granted| granted.lease = lease.clone());
+    tale.delivers(11, 1, |delivery| delivery.lease = lease.clone());
+    let asked = Commit { lease, ..commit([(13, "orders"), (60, "receipts"), (61, "gone")]) };
+    let call = tale.asks_to_commit(&asked);
+    tale.is_committed(call, &asked, |_| ());
+    tale.is_done(call, committed([Some(id(12)), None, None], false));
+    let call = tale.asks_to_commit(&asked);
+    tale.decides(call, []);
+    tale.is_done(call, committed([Some(id(12)), None, None], true));
+    tale.commits_there([arrived_there(60, 0), Fact::Arrived { from: 0, through: 1 }]);
+    tale.commits_there([Fact::TurnedAway { from: 0, number: 1 }]);
+    tale.commits([
+        Fact::Left { to: 1, number: 0 },
+        buried(61, 5),
+        Fact::CameBack { id: dead_id(5) },
+        Fact::Left { to: 1, number: 1 },
+    ]);
+    let lease = Lease { generation: 3, ..crate::tale::lease(12, 1) };
+    tale.grants(12, 1, |granted| granted.lease = lease.clone());
+    tale.delivers(12, 1, |delivery| delivery.lease = lease.clone());
+    let call = tale.asks(Op::Settle { lease: lease.clone(), verb: Verb::Ack, by_owner: false });
+    tale.commits([Fact::Ended { lease, how: How::Acked }]);
+    tale.is_done(call, Reply::Settled);
+}
+
 fn is_counted_and_over(tale: &mut Tale) {
     tale.commits([Fact::Trimmed { topic: orders(), partition: 0, first: 9 }]);
     tale.heals();
@@ -215,6 +247,8 @@ fn is_counted_and_over(tale: &mut Tale) {
     for letter in letters {
         tale.happens(What::DeadLetter(letter));
     }
+    let (offset, origin) = (11, id(11));
+    tale.happens(What::DeadLetter(DeadLetter { offset, origin, ..came_back(61, 5) }));
     tale.is_over();
 }
 
@@ -227,6 +261,8 @@ fn a_history_with_everything_in_it_is_clean() {
     let seen = [counts.deduplicated, counts.acked, counts.nacked, counts.expired, counts.returned];
     assert!(!seen.contains(&0), "{counts:?}");
     let seen = [counts.died, counts.redriven, counts.moved, counts.faults, counts.refused];
+    assert!(!seen.contains(&0), "{counts:?}");
+    let seen = [counts.recorded, counts.committed, counts.sent, counts.arrived];
     assert!(!seen.contains(&0), "{counts:?}");
 }
 

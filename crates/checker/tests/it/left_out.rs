@@ -39,6 +39,8 @@ fn no_fact_can_come_twice() {
                 | Fact::Deduplicated { .. }
                 | Fact::GroupGone { .. }
                 | Fact::Recorded(_)
+                | Fact::Arrived { .. }
+                | Fact::TurnedAway { .. }
         );
         assert_eq!(check(&events).is_clean(), is_harmless, "with {fact:?} twice");
     }

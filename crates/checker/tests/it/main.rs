@@ -11,6 +11,7 @@ mod reading;
 mod scrambled;
 mod speed;
 mod tale;
+mod tale_of_commits;
 mod tale_of_effects;
 
 use driftq_checker::{Invariant, check};

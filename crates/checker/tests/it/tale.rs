@@ -17,6 +17,8 @@ pub(crate) struct Tale {
     pub(crate) now: u64,
     pub(crate) epoch: u64,
     pub(crate) batch: u64,
+    /// The last batch of another shard.
+    batch_there: u64,
     /// Who sees what is told next.
     pub(crate) process: u32,
     /// First offset not yet stored.
@@ -40,6 +42,7 @@ impl Tale {
             now: 1_000_000,
             epoch: 1,
             batch: 0,
+            batch_there: 0,
             process: 1,
             high: 0,
             life: 1,
@@ -116,6 +119,15 @@ impl Tale {
                 now: self.now,
                 facts: facts.into(),
             });
+        }
+    }
+
+    /// Another shard commits.
+    pub(crate) fn commits_there(&mut self, facts: impl Into<Vec<Fact>>) {
+        self.batch_there += 1;
+        if self.has_commits {
+            let (epoch, batch, now) = (self.epoch, self.batch_there, self.now);
+            self.happens(What::Committed { shard: 1, epoch, batch, now, facts: facts.into() });
         }
     }
 
@@ -280,11 +292,11 @@ pub(crate) fn redrive(dead: u64) -> Op {
 }
 
 pub(crate) fn produced(offset: u64) -> Reply {
-    Reply::Produced { id: id(offset), partition: 0, offset, deduplicated: false }
+    Reply::Produced { id: id(offset), topic: None, partition: 0, offset, deduplicated: false }
 }
 
 pub(crate) fn duplicate_of(offset: u64) -> Reply {
-    Reply::Produced { id: id(offset), partition: 0, offset, deduplicated: true }
+    Reply::Produced { id: id(offset), topic: None, partition: 0, offset, deduplicated: true }
 }
 
 pub(crate) fn lease(offset: u64, attempt: u32) -> Lease {
@@ -299,6 +311,7 @@ pub(crate) fn stored(body: u64, offset: u64) -> Stored {
         id: id(offset),
         message: content(body),
         size: 10,
+        asked: None,
         idem: None,
         for_group: None,
         deadline: None,

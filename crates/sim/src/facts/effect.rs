@@ -29,7 +29,7 @@ impl Facts {
             window_until: row.downstream_until().map(|until| until.0),
             under: row.under.map(|under| {
                 let hold = under.hold;
-                let (topic, group) = self.group_names[&hold.group].clone();
+                let (topic, group) = self.here.group_names[&hold.group].clone();
                 let (generation, partition) = (hold.generation.0, hold.lane.partition());
                 let (offset, attempt) = (hold.offset, hold.attempt);
                 Lease { topic, group, generation, partition, offset, attempt }

@@ -3,6 +3,7 @@
 use driftq_checker::history::{Fact, Op, Produce};
 
 use crate::tale::{Tale, content, duplicate_of, group_made, id, moved, orders, produced};
+use crate::tale_of_commits::arrived_there;
 
 pub(super) fn answered_but_not_stored(tale: &mut Tale, wrong: bool) {
     tale.commits([]);
@@ -209,6 +210,63 @@ pub(super) fn a_duplicate_under_another_key(tale: &mut Tale, wrong: bool) {
     }
     tale.sends_keyed(1, "order-77");
     tale.commits([deduplicated("default", u64::from(wrong))]);
+}
+
+/// A key of `orders` is pinned, until so long after now.
+fn pinned(tale: &mut Tale, for_ms: u64) -> u64 {
+    let until = tale.now + for_ms;
+    let (tenant, idem) = ("default".into(), "order-77".into());
+    tale.commits([Fact::Pinned { topic: orders(), tenant, idem, until }]);
+    until
+}
+
+/// The message of the key is stored in another shard.
+fn stored_there(tale: &mut Tale, body: u64, offset: u64, until: u64) {
+    let Fact::Stored(mut stored) = arrived_there(body, offset) else { return };
+    stored.asked = Some(orders());
+    stored.idem = Some(("order-77".into(), until));
+    tale.commits_there([Fact::Stored(stored)]);
+}
+
+pub(super) fn a_pin_leads_to_two_messages(tale: &mut Tale, wrong: bool) {
+    let until = pinned(tale, 10_000);
+    for offset in [0, 1] {
+        let call = tale.sends_keyed(1, "order-77");
+        // By the clock there the time may be over.
+        tale.passes(10_000);
+        if wrong || offset == 0 {
+            stored_there(tale, 1, offset, until);
+        }
+        tale.is_lost(call);
+    }
+}
+
+pub(super) fn a_key_is_pinned_twice(tale: &mut Tale, wrong: bool) {
+    pinned(tale, 10_000);
+    tale.passes(10_000 - u64::from(wrong));
+    pinned(tale, 10_000);
+}
+
+pub(super) fn a_pin_is_ignored(tale: &mut Tale, wrong: bool) {
+    let until = pinned(tale, 10_000);
+    tale.sends_keyed(1, "order-77");
+    stored_there(tale, 1, 0, until);
+    tale.passes(10_000 - u64::from(wrong));
+    tale.sends_keyed(2, "order-77");
+    let taken = Some(("order-77".into(), tale.now + 10_000));
+    tale.stores(2, |stored| stored.idem = taken);
+}
+
+pub(super) fn a_taken_key_is_pinned(tale: &mut Tale, wrong: bool) {
+    let until = tale.now + 10_000;
+    tale.sends_keyed(1, "order-77");
+    tale.stores(1, |stored| stored.idem = Some(("order-77".into(), until)));
+    tale.passes(10_000 - u64::from(wrong));
+    pinned(tale, 10_000);
+}
+
+pub(super) fn a_pin_outlives_its_window(tale: &mut Tale, wrong: bool) {
+    pinned(tale, u64::from(!wrong));
 }
 
 pub(super) fn delivered_before_it_is_stored(tale: &mut Tale, wrong: bool) {

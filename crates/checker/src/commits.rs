@@ -1,0 +1,279 @@
+//! What a commit promises: I55, that it is all or nothing, but for effects, which the ledger judges; of I6,
+//! I12, I17 and I34 what is about commits.
+//!
+//! A commit is known by the attempt that sends it. Where commits are not seen, nothing is judged here.
+
+use crate::history::{self, How, Name, Verb};
+use crate::ids::{CallId, Column, CommitId, CursorId, EntryId, FastMap, FastSet, LabelId};
+use crate::invariant::Invariant::{self, I6, I12, I17, I34, I55};
+use crate::report::Findings;
+use crate::story::{Ask, Batch, Outcome, Seen, Send, Step, Story};
+
+/// Judges every commit.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    if !story.has_facts() {
+        return;
+    }
+    let mut judge = Judge {
+        story,
+        findings,
+        senders: FastMap::default(),
+        stored: FastMap::default(),
+        sent: FastSet::default(),
+        done: FastMap::default(),
+        decided: FastSet::default(),
+        generations: story.places.cursors.column(None),
+    };
+    for moment in &story.moments {
+        match moment.seen {
+            Seen::Invoked(call) => judge.invoked(call),
+            Seen::Answered(call) => judge.answered(call),
+            Seen::Committed(batch) => judge.batch(&story.batches[batch]),
+            Seen::Delivered { .. } => {}
+        }
+    }
+}
+
+/// Whose commit it is.
+type Attempt = (EntryId, u32);
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    /// Whose commit has each body.
+    senders: FastMap<u64, Attempt>,
+    /// Where the bodies of commits are stored, as soon as they are.
+    stored: FastMap<u64, LabelId>,
+    /// Bodies on their way to another shard, or there.
+    sent: FastSet<u64>,
+    done: FastMap<Attempt, Done<'a>>,
+    decided: FastSet<CallId>,
+    /// Of each cursor, while topic and group are there.
+    generations: Column<CursorId, Option<u64>>,
+}
+
+/// A commit that is done.
+#[derive(Clone, Copy)]
+struct Done<'a> {
+    asked: &'a history::Commit,
+    /// The batch.
+    seq: u64,
+    /// Until when a repeat is told so.
+    until: u64,
+}
+
+impl<'a> Judge<'_, 'a> {
+    fn commit_of(&self, call: CallId) -> Option<CommitId> {
+        match self.story.calls[call].ask {
+            Ask::Commit(commit) => Some(commit),
+            Ask::Produce(_)
+            | Ask::Settle(_)
+            | Ask::CreateGroup(_)
+            | Ask::DeleteGroup(_)
+            | Ask::DeleteTopic(_)
+            | Ask::Seek(_)
+            | Ask::Redrive(_)
+            | Ask::Begin { .. }
+            | Ask::Finish { .. }
+            | Ask::ExtendEffect { .. }
+            | Ask::Resolve { .. }
+            | Ask::Other => None,
+        }
+    }
+
+    fn attempt_of(&self, commit: CommitId) -> Attempt {
+        let settle = self.story.commits[commit].settle;
+        (settle.entry, settle.attempt)
+    }
+
+    fn invoked(&mut self, call: CallId) {
+        let Some(commit) = self.commit_of(call) else { return };
+        let attempt = self.attempt_of(commit);
+        for send in &self.story.commits[commit].produce {
+            self.senders.insert(send.content.body, attempt);
+        }
+    }
+
+    fn answered(&mut self, id: CallId) {
+        let call = &self.story.calls[id];
+        let is_decided = call.outcome.is_done() || call.outcome.is_refused_by_the_ledger();
+        if let Some(commit) = self.commit_of(id)
+            && is_decided
+            && !self.decided.contains(&id)
+        {
+            let says = format_args!("is answered before anything is committed");
+            self.breaks(I34, call.answered, self.attempt_of(commit), says);
+        }
+    }
+
+    fn batch(&mut self, batch: &Batch) {
+        let mut shown = Shown::default();
+        for step in self.story.steps_of(batch) {
+            self.step(step, &mut shown);
+        }
+        let mut committed: FastSet<Attempt> = FastSet::default();
+        for step in self.story.steps_of(batch) {
+            if let Step::Committed { call, until } = *step
+                && let Some(commit) = self.commit_of(call)
+            {
+                committed.insert(self.attempt_of(commit));
+                self.is_whole(batch.seq, commit, &shown);
+                let asked = self.story.commits[commit].asked;
+                let done = Done { asked, seq: batch.seq, until };
+                let attempt = self.attempt_of(commit);
+                if self.done.insert(attempt, done).is_some() {
+                    self.breaks(I6, batch.seq, attempt, format_args!("is done a second time"));
+                }
+            }
+        }
+        for body in shown.bodies {
+            if let Some(attempt) = self.senders.get(&body).filter(|of| !committed.contains(of)) {
+                let says = format_args!("is not committed, and its message {body} is there");
+                self.breaks(I55, batch.seq, *attempt, says);
+            }
+        }
+        for step in self.story.steps_of(batch) {
+            if let Step::Decided { call } = *step
+                && let Some(commit) = self.commit_of(call)
+            {
+                if !self.decided.insert(call) {
+                    let says = format_args!("is decided twice");
+                    self.breaks(I34, batch.seq, self.attempt_of(commit), says);
+                }
+                self.decided(batch, call, commit, committed.contains(&self.attempt_of(commit)));
+            }
+        }
+    }
+
+    fn step(&mut self, step: &Step<'_>, shown: &mut Shown) {
+        let places = &self.story.places;
+        if let Step::Stored(put) = step {
+            let body = put.stored.message.body;
+            let is_first = !put.stored.dead_letter && put.for_group.is_none();
+            if is_first && self.senders.contains_key(&body) && !self.stored.contains_key(&body) {
+                self.stored.insert(body, put.id);
+                // What comes from another shard was in a batch there.
+                if !self.sent.contains(&body) {
+                    shown.bodies.push(body);
+                }
+            }
+        } else if let Step::Sent { content, .. } = step {
+            if self.sent.insert(content.body) {
+                shown.bodies.push(content.body);
+            }
+        } else if let Step::Ended { entry, attempt, how } = *step {
+            shown.ended.push(((entry, attempt), how));
+        } else if let Step::Opened { life, .. } = *step {
+            let (cursor, generation) = places.lives.key(life);
+            self.generations[cursor] = Some(generation);
+        } else if let Step::GroupGone { reader } = *step {
+            places.cursors_of(reader).for_each(|cursor| self.generations[cursor] = None);
+        } else if let Step::TopicGone { topic } = *step {
+            places.cursors_on(topic).for_each(|cursor| self.generations[cursor] = None);
+        }
+    }
+
+    /// Everything that a commit asks for is in the batch that commits it.
+    fn is_whole(&mut self, seq: u64, commit: CommitId, shown: &Shown) {
+        let (attempt, verb) = (self.attempt_of(commit), self.story.commits[commit].settle.verb);
+        let is_end = |how: &How| match (verb, how) {
+            (Verb::Ack, How::Acked) | (Verb::Final, How::Dead { asked: true }) => true,
+            (Verb::Nack { .. }, how) => {
+                matches!(how, How::Nacked { .. } | How::Dead { asked: false })
+            }
+            (_, _) => false,
+        };
+        if !shown.ended.iter().any(|(of, how)| *of == attempt && is_end(how)) {
+            self.breaks(I55, seq, attempt, format_args!("is committed, and not ended as {verb:?}"));
+        }
+        for send in &self.story.commits[commit].produce {
+            let body = send.content.body;
+            // A key may have brought it there before.
+            let was_there = send.identity.is_some() && self.stored.contains_key(&body);
+            if !shown.bodies.contains(&body) && !was_there {
+                self.breaks(I55, seq, attempt, format_args!("is committed without message {body}"));
+            }
+        }
+    }
+
+    /// Judges the answer to a commit that this batch decided, if its caller got one.
+    fn decided(&mut self, batch: &Batch, call: CallId, commit: CommitId, is_now: bool) {
+        let attempt = self.attempt_of(commit);
+        let asked = self.story.commits[commit].asked;
+        let done = self.done.get(&attempt).copied();
+        let answered = self.story.calls[call].answered;
+        match self.story.calls[call].outcome {
+            Outcome::Committed { produced, repeated } => {
+                if done.is_none_or(|done| done.asked != asked) || (!repeated && !is_now) {
+                    self.breaks(I12, answered, attempt, format_args!("is told done, and is not"));
+                    return;
+                }
+                let invariant = if repeated { I17 } else { I12 };
+                self.told_where(invariant, answered, commit, produced);
+            }
+            Outcome::Refused { code, .. } => {
+                let Some(done) = done.filter(|done| done.asked == asked) else { return };
+                // In one batch a refusal may have come first.
+                let is_before = done.seq < batch.seq && batch.now < done.until;
+                let is_gone = code == "NOT_FOUND" && !self.is_current(attempt.0);
+                if is_before && !is_gone {
+                    let says = format_args!("is done, and a repeat is refused: {code}");
+                    self.breaks(I17, answered, attempt, says);
+                }
+            }
+            Outcome::Unknown
+            | Outcome::Produced { .. }
+            | Outcome::Redriven { .. }
+            | Outcome::Began { .. }
+            | Outcome::Done => {}
+        }
+    }
+
+    /// Each message is where the answer says it is.
+    fn told_where(
+        &mut self,
+        invariant: Invariant,
+        seq: u64,
+        commit: CommitId,
+        produced: &[Option<Name>],
+    ) {
+        let labels = &self.story.places.labels;
+        let is_so = |(send, told): (&Send<'_>, &Option<Name>)| match told {
+            Some(id) => {
+                let stored = self.stored.get(&send.content.body);
+                stored.is_some_and(|label| labels.key(*label) == &**id)
+            }
+            None => self.sent.contains(&send.content.body),
+        };
+        let sends = &self.story.commits[commit].produce;
+        if sends.len() != produced.len() || !sends.iter().zip(produced).all(is_so) {
+            let says = format_args!("is told {produced:?}, which is not where its messages are");
+            self.breaks(invariant, seq, self.attempt_of(commit), says);
+        }
+    }
+
+    fn is_current(&self, entry: EntryId) -> bool {
+        let places = &self.story.places;
+        self.generations[places.cursor_of(entry)] == Some(places.generation_of(entry))
+    }
+
+    fn breaks(
+        &mut self,
+        invariant: Invariant,
+        seq: u64,
+        (entry, attempt): Attempt,
+        says: std::fmt::Arguments<'_>,
+    ) {
+        let text = self.story.places.entry_text(entry);
+        let says = format_args!("the commit of attempt {attempt} of {text} {says}");
+        self.findings.add(invariant, seq, says);
+    }
+}
+
+/// What a batch shows.
+#[derive(Default)]
+struct Shown {
+    /// Of commits, for the first time.
+    bodies: Vec<u64>,
+    ended: Vec<(Attempt, How)>,
+}

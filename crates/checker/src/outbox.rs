@@ -1,0 +1,328 @@
+//! Messages of commits on their way to another shard: of I1, I2, I8, I20, I21, I22, I28 and I51 what is
+//! about them. That they arrive once is for `content` to say.
+//!
+//! Where commits are not seen, nothing is judged here.
+
+use std::collections::BTreeMap;
+
+use crate::ids::{Column, FastMap, FastSet, LabelId, NameId};
+use crate::invariant::Invariant::{I1, I2, I8, I20, I21, I22, I28, I51};
+use crate::report::Findings;
+use crate::story::{Ask, Batch, Commit, Letter, Put, Seen, Send, Step, Story};
+
+/// Judges every way from a shard to another.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    if !story.has_facts() {
+        return;
+    }
+    let mut judge = Judge {
+        story,
+        findings,
+        commits: FastMap::default(),
+        ways: FastMap::default(),
+        numbers: FastMap::default(),
+        stored: FastSet::default(),
+        came_back: FastMap::default(),
+        topics_gone: story.places.names.column(false),
+    };
+    for moment in &story.moments {
+        match moment.seen {
+            Seen::Invoked(call) => {
+                if let Ask::Commit(commit) = story.calls[call].ask {
+                    let commit = &story.commits[commit];
+                    let bodies = commit.produce.iter().map(|send| send.content.body);
+                    judge.commits.extend(bodies.map(|body| (body, commit)));
+                }
+            }
+            Seen::Committed(batch) => judge.batch(&story.batches[batch]),
+            Seen::Answered(_) | Seen::Delivered { .. } => {}
+        }
+    }
+    judge.letters();
+    if let Some(ended) = story.ended {
+        judge.drained(ended);
+    }
+}
+
+/// From a shard to another.
+type Route = (u32, u32);
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    /// The commit that has each body.
+    commits: FastMap<u64, &'s Commit<'a>>,
+    ways: FastMap<Route, Way>,
+    /// Which way each body goes, and as which number.
+    numbers: FastMap<u64, (Route, u64)>,
+    /// Bodies of commits that are stored.
+    stored: FastSet<u64>,
+    /// Dead letters of messages that were turned away: (body, batch).
+    came_back: FastMap<LabelId, (u64, u64)>,
+    topics_gone: Column<NameId, bool>,
+}
+
+/// What has gone one way.
+#[derive(Default)]
+struct Way {
+    /// Number of the next.
+    next: u64,
+    /// Everything below has arrived or was turned away.
+    arrived: u64,
+    /// First number not stored by the other shard so far.
+    in_order: u64,
+    turned_away: FastSet<u64>,
+    bodies: BTreeMap<u64, Going>,
+}
+
+#[derive(Clone, Copy)]
+struct Going {
+    body: u64,
+    /// The batch in which it came back.
+    came_back: Option<u64>,
+    /// It is no longer kept.
+    has_left: bool,
+    /// It had arrived, and was sent on from there.
+    is_onward: bool,
+}
+
+impl<'a> Judge<'_, 'a> {
+    fn batch(&mut self, batch: &Batch) {
+        let Batch { seq, shard, .. } = *batch;
+        let steps = self.story.steps_of(batch);
+        // What the order inside a batch means nothing to comes first.
+        for step in steps {
+            if let Step::Stored(put) = step {
+                self.stored(seq, shard, put);
+            } else if let Step::TurnedAway { from, number } = *step {
+                self.ways.entry((from, shard)).or_default().turned_away.insert(number);
+            } else if let Step::TopicGone { topic } = *step {
+                self.topics_gone[topic] = true;
+            }
+        }
+        for step in steps {
+            if let Step::CameBack { id } = *step {
+                self.came_back(batch, id);
+            }
+        }
+        for step in steps {
+            if let Step::Sent { to, number, content } = *step {
+                self.sent(seq, (shard, to), number, content.body);
+            }
+        }
+        for step in steps {
+            if let Step::Arrived { from, through } = *step {
+                self.arrived(seq, (from, shard), through);
+            } else if let Step::Left { to, number } = *step {
+                self.left(seq, (shard, to), number);
+            }
+        }
+    }
+
+    fn sent(&mut self, seq: u64, route: Route, number: u64, body: u64) {
+        let (from, to) = route;
+        let way = self.ways.entry(route).or_default();
+        if number != way.next {
+            let says =
+                format_args!("message {number} from shard {from} to {to}, {} is next", way.next);
+            self.findings.add(I8, seq, says);
+        }
+        way.next = number.saturating_add(1);
+        let is_onward = self.numbers.insert(body, (route, number)).is_some();
+        way.bodies.insert(number, Going { body, came_back: None, has_left: false, is_onward });
+        if !self.commits.contains_key(&body) {
+            let says = format_args!("message {number} from shard {from} to {to} is no commit's");
+            self.findings.add(I2, seq, says);
+        }
+    }
+
+    /// A message that came this way is stored behind those before it.
+    fn stored(&mut self, seq: u64, shard: u32, put: &Put<'a>) {
+        let body = put.stored.message.body;
+        let is_new = !put.stored.dead_letter && put.for_group.is_none();
+        if !is_new || !self.commits.contains_key(&body) || !self.stored.insert(body) {
+            return;
+        }
+        let Some(&((from, to), number)) = self.numbers.get(&body) else { return };
+        if to != shard {
+            return;
+        }
+        let way = self.ways.entry((from, to)).or_default();
+        if number < way.in_order {
+            let says = format_args!(
+                "message {number} from shard {from} is stored in shard {to} behind {}",
+                way.in_order - 1
+            );
+            self.findings.add(I28, seq, says);
+        }
+        way.in_order = way.in_order.max(number.saturating_add(1));
+    }
+
+    fn arrived(&mut self, seq: u64, route: Route, through: u64) {
+        let (from, to) = route;
+        let way = self.ways.entry(route).or_default();
+        if through < way.arrived || through > way.next {
+            let says = format_args!(
+                "shard {to} has everything below {through} from shard {from}, of {} to {}",
+                way.arrived, way.next
+            );
+            self.findings.add(if through < way.arrived { I8 } else { I2 }, seq, says);
+            return;
+        }
+        for (number, going) in way.bodies.range(way.arrived..through) {
+            let is_onward = self.numbers.get(&going.body).is_some_and(|(on, _)| on.0 == to);
+            let is_here = self.stored.contains(&going.body) || is_onward;
+            if !is_here && !way.turned_away.contains(number) {
+                let says =
+                    format_args!("message {number} from shard {from} to {to} is not stored there");
+                self.findings.add(I1, seq, says);
+            }
+        }
+        way.arrived = through;
+    }
+
+    fn came_back(&mut self, batch: &Batch, id: LabelId) {
+        let name = self.story.places.labels.key(id);
+        let seq = batch.seq;
+        let stored = self.story.steps_of(batch).iter().find_map(|step| {
+            if let Step::Stored(put) = step { Some(put) } else { None }
+                .filter(|put| put.id == id && put.stored.dead_letter)
+        });
+        let Some(put) = stored else {
+            let says = format_args!("{name} is said to have come back, and is no dead letter");
+            self.findings.add(I20, seq, says);
+            return;
+        };
+        let body = put.stored.message.body;
+        self.came_back.insert(id, (body, seq));
+        let Some(&(route, number)) = self.numbers.get(&body) else {
+            let says = format_args!("{name} came back, and was sent nowhere");
+            self.findings.add(I20, seq, says);
+            return;
+        };
+        let way = self.ways.entry(route).or_default();
+        if !way.turned_away.contains(&number) {
+            let says = format_args!("{name} came back, and shard {} did not say so", route.1);
+            self.findings.add(I21, seq, says);
+        }
+        let Some(going) = way.bodies.get_mut(&number) else { return };
+        if going.came_back.replace(seq).is_some() || self.stored.contains(&body) {
+            let says = format_args!("{name} came back, and is stored or came back before");
+            self.findings.add(I20, seq, says);
+        }
+    }
+
+    /// A message is no longer kept: it has arrived, or is a dead letter from now on.
+    fn left(&mut self, seq: u64, route: Route, number: u64) {
+        let (from, to) = route;
+        let way = self.ways.entry(route).or_default();
+        let going = way.bodies.get_mut(&number).filter(|going| !going.has_left);
+        let Some(going) = going else {
+            let says =
+                format_args!("message {number} from shard {from} to {to} is not there to go");
+            self.findings.add(I2, seq, says);
+            return;
+        };
+        going.has_left = true;
+        if !way.turned_away.contains(&number) {
+            if way.arrived <= number {
+                let says = format_args!(
+                    "message {number} from shard {from} is given up before shard {to} has it"
+                );
+                self.findings.add(I1, seq, says);
+            }
+            return;
+        }
+        let going = *going;
+        // With its topic goes whoever could look for it.
+        let sender = self.sender(&going);
+        let has_sender = sender.is_some_and(|topic| !self.topics_gone[topic]);
+        if going.came_back != Some(seq) && has_sender {
+            let says =
+                format_args!("message {number} from shard {from} to {to} is turned away and gone");
+            self.findings.add(I20, seq, says);
+        }
+    }
+
+    /// The topic that a message comes back to.
+    fn sender(&self, going: &Going) -> Option<NameId> {
+        let commit = self.commits.get(&going.body)?;
+        let places = &self.story.places;
+        match going.is_onward {
+            true => Some(send_of(commit, going.body)?.topic),
+            false => Some(places.topic_of(places.cursor_of(commit.settle.entry))),
+        }
+    }
+
+    /// How a message went last.
+    fn last_way(&self, body: u64) -> Option<Going> {
+        let (route, number) = self.numbers.get(&body)?;
+        self.ways.get(route)?.bodies.get(number).copied()
+    }
+
+    /// Dead letters as they are read at the end.
+    fn letters(&mut self) {
+        let mut read: FastSet<LabelId> = FastSet::default();
+        for letter in self.story.dead_letters.iter().filter(|letter| letter.has_come_back()) {
+            let name = self.story.places.labels.key(letter.id);
+            if !read.insert(letter.id) {
+                self.findings.add(I20, letter.seq, format_args!("{name} is there twice"));
+                continue;
+            }
+            match self.came_back.get(&letter.id) {
+                Some((body, _)) => self.faithful(letter, *body),
+                None => {
+                    let says = format_args!("{name} is there and nothing came back");
+                    self.findings.add(I20, letter.seq, says);
+                }
+            }
+        }
+        let Some(ended) = self.story.ended else { return };
+        for (id, (body, _)) in &self.came_back {
+            let sender = self.last_way(*body).and_then(|going| self.sender(&going));
+            let is_gone = sender.is_some_and(|topic| self.topics_gone[topic]);
+            if !read.contains(id) && !is_gone {
+                let name = self.story.places.labels.key(*id);
+                self.findings.add(I20, ended, format_args!("{name} came back and is not there"));
+            }
+        }
+    }
+
+    /// The letter says whose commit it was.
+    fn faithful(&mut self, told: &Letter<'_>, body: u64) {
+        let Some(commit) = self.commits.get(&body) else { return };
+        let places = &self.story.places;
+        let (entry, letter) = (commit.settle.entry, told.letter);
+        let is_onward = self.last_way(body).is_some_and(|going| going.is_onward);
+        let send = send_of(commit, body);
+        let is_from_there = match is_onward {
+            true => send.is_some_and(|send| places.names.key(send.topic) == &*letter.topic),
+            false => told.at == places.position_of(entry),
+        };
+        let is_of_its_group = told.cursor == places.cursor_of(entry) || letter.group.is_empty();
+        let is_so = is_from_there
+            && is_of_its_group
+            && letter.attempts == 0
+            && send.is_some_and(|send| *send.content == letter.message && send.key == told.key);
+        if !is_so {
+            let (name, text) = (places.labels.key(told.id), places.entry_text(entry));
+            let says = format_args!("{name} came back to {text}, and the letter says {letter:?}");
+            self.findings.add(I22, told.seq, says);
+        }
+    }
+
+    fn drained(&mut self, ended: u64) {
+        for ((from, to), way) in &self.ways {
+            let waiting = way.bodies.values().filter(|going| !going.has_left).count();
+            if waiting > 0 {
+                let says =
+                    format_args!("{waiting} messages from shard {from} to {to} are on their way");
+                self.findings.add(I51, ended, says);
+            }
+        }
+    }
+}
+
+fn send_of<'a>(commit: &Commit<'a>, body: u64) -> Option<Send<'a>> {
+    commit.produce.iter().find(|send| send.content.body == body).copied()
+}
