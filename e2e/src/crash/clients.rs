@@ -285,6 +285,7 @@ pub(crate) async fn produce_batch(client: &Client, batch: Vec<(u64, u64)>) -> Ve
         let result = &answer["results"][at];
         if result["status"] == "produced" {
             let reply = Reply::Produced {
+                topic: None,
                 id: name(&result["id"]),
                 partition: number(&result["partition"]) as u32,
                 offset: number(&result["offset"]),

@@ -266,6 +266,7 @@ impl Worker {
             return Reply::Ok;
         }
         Reply::Produced {
+            topic: None,
             id: name(&receipt["id"]),
             partition: number(&receipt["partition"]) as u32,
             offset: number(&receipt["offset"]),
