@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Link;
 use crate::command::{Arrive, Event, Hold, Outgoing, Peer, Pointer, Reply};
 use crate::effect::EffectRow;
 use crate::id::{
@@ -368,6 +369,8 @@ pub enum Change {
     Record(Record),
     /// An effect is begun, over, in doubt, or belongs to another delivery.
     Effect(Box<EffectRow>),
+    /// The ledger accepted something.
+    Audit(Box<Link>),
     /// An effect was begun under an open entry.
     Held { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
     /// … which is over.

@@ -1,5 +1,6 @@
 //! What can be asked of a shard, and what it answers.
 
+mod audit;
 mod commit;
 mod dead;
 mod effect;
@@ -11,6 +12,7 @@ mod produce;
 
 use serde::{Deserialize, Serialize};
 
+use crate::audit::Tip;
 use crate::effect::{Doubt, EffectState};
 use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
 use crate::message::Receipt;
@@ -19,6 +21,7 @@ use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
 use crate::view::{GroupView, TopicView};
 
+pub use audit::{AuditSlice, ReadAudit};
 pub use commit::{Commit, CommitReceipt, Ending, Part};
 pub use dead::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge};
 pub use effect::{
@@ -147,6 +150,15 @@ pub enum Command {
     ViewRouted(Box<RoutedKey>),
     /// Look for effects whose outcome is not known.
     ListEffects(Box<ListEffects>),
+    /// Say how far an audit chain goes.
+    ViewChain {
+        /// On which shard.
+        shard: ShardId,
+        /// Whose.
+        namespace: Text,
+    },
+    /// Read records of an audit chain.
+    ReadAudit(Box<ReadAudit>),
     /// Send what waits for another shard. Comes from the shard itself.
     Send {
         /// Which.
@@ -449,6 +461,10 @@ pub enum Reply {
     Pointer(Box<Pointer>),
     /// Pointers by their partition keys.
     Pointers(Box<Pointers>),
+    /// So far an audit chain goes.
+    Chain(Tip),
+    /// Records of an audit chain.
+    Audit(Box<AuditSlice>),
     /// So far messages of another shard have arrived.
     Arrived(Arrived),
     /// Another shard answers, if it is asked this.

@@ -3,6 +3,7 @@
 //! A [`Pipeline`] is told what happened and says what to do; inside it a [`Shard`] decides commands.
 //! Whoever performs what it says (a server, a simulator, a test) adds nothing to the meaning.
 
+pub mod audit;
 mod bucket;
 pub mod change;
 mod clock;

@@ -62,6 +62,13 @@ pub const PARKED_RETRY_MS: u64 = 60_000;
 /// Effects without a known outcome that one look takes.
 pub const EFFECT_ROWS_MAX: usize = 256;
 
+/// Records of one audit row.
+pub const AUDIT_RECORDS_MAX: usize = 256;
+/// Audit rows that one look reads.
+pub const AUDIT_ROWS_MAX: usize = 256;
+/// Bytes of them; as text they are about three times as many.
+pub const AUDIT_BYTES: usize = 256 * 1024;
+
 /// Shortest lease.
 pub const LEASE_MS_MIN: u64 = 250;
 /// Longest lease: 12 h.

@@ -108,6 +108,8 @@ impl Command {
             Command::ListPointers(list) => topic(&list.topic),
             Command::ViewRouted(key) => Place::Shard(key.target),
             Command::ListEffects(list) => Place::Shard(list.shard),
+            Command::ViewChain { shard, .. } => Place::Shard(*shard),
+            Command::ReadAudit(read) => Place::Shard(read.shard),
             Command::ListTopics { .. } | Command::StorageLow(_) => Place::Every,
             Command::Leave(_)
             | Command::GiveBack(_)

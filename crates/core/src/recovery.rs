@@ -1,7 +1,8 @@
 //! From rows back to a shard: a small machine, fed by whoever can read.
 //!
 //! State = small rows, overlaid by the heads from the newest head's `clean` on, in order; then the
-//! blocks of each cursor from its `low` on. No page is read, however long the backlog is.
+//! blocks of each cursor from its `low` on, and the last row of each audit chain. No page is read, however
+//! long the backlog is.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +11,8 @@ use crate::id::{BatchNo, Generation, GroupId, Lane, NUMBER_MAX, TopicId};
 use crate::limits::{BLOCK_OFFSETS, RECOVERY_READ_ROWS};
 use crate::pack::Item;
 use crate::pack::{
-    self, CursorItem, Damaged, HeadBody, LaneItem, MarkItem, Packer, group_row, topic_row, try_open,
+    self, AuditRun, CursorItem, Damaged, HeadBody, LaneItem, MarkItem, Packer, group_row,
+    open_audit, topic_row, try_open,
 };
 use crate::row::{Columns, Key, MarkKind, Read, Row};
 use crate::shard::{Shard, ShardConfig};
@@ -28,6 +30,8 @@ pub struct Recovery {
     dirty_since: BTreeMap<Item, BatchNo>,
     /// Blocks still to be read, per cursor.
     blocks: VecDeque<(GroupId, Generation, Lane, Key)>,
+    /// Audit chains whose last row is below this are still to be read.
+    chains: Option<Key>,
     clean: BatchNo,
     last: BatchNo,
     stored_now: Timestamp,
@@ -55,6 +59,7 @@ impl Recovery {
             versions: BTreeMap::new(),
             dirty_since: BTreeMap::new(),
             blocks: VecDeque::new(),
+            chains: Some(Key::Audit { namespace: [u8::MAX; 16], last: NUMBER_MAX }),
             clean: BatchNo(0),
             last: BatchNo(0),
             stored_now: Timestamp(0),
@@ -91,6 +96,7 @@ impl Recovery {
             | Key::Outbox { .. }
             | Key::Pointer { .. }
             | Key::History { .. }
+            | Key::Audit { .. }
             | Key::Dead { .. } => {
                 let key = format!("{:?}", row.key);
                 return Err(Damaged { key, why: "it is not loaded but looked up" });
@@ -184,7 +190,9 @@ impl Recovery {
 
     /// The next read to make, if any.
     pub fn next_read(&self) -> Option<Read> {
-        let (_, generation, lane, from) = self.blocks.front()?.clone();
+        let Some((_, generation, lane, from)) = self.blocks.front().cloned() else {
+            return self.chains.clone().map(last_below);
+        };
         let to = Key::Block { generation, lane, block: NUMBER_MAX, batch: BatchNo(0) };
         Some(Read::Range {
             from,
@@ -198,9 +206,11 @@ impl Recovery {
 
     /// The answer to [`Recovery::next_read`].
     pub fn read(&mut self, rows: &[Row]) -> Result<(), Damaged> {
-        let (group, generation, lane, _) = self.blocks.pop_front().expect("a read was asked for");
+        rows.iter().try_for_each(pack::verify)?;
+        let Some((group, generation, lane, _)) = self.blocks.pop_front() else {
+            return self.chain(rows.first());
+        };
         for row in rows {
-            pack::verify(row)?;
             let Key::Block { block, batch, .. } = row.key else {
                 continue;
             };
@@ -218,9 +228,29 @@ impl Recovery {
         Ok(())
     }
 
+    /// The last row of a chain says how far it goes. Before it come those of the next.
+    fn chain(&mut self, row: Option<&Row>) -> Result<(), Damaged> {
+        self.chains = None;
+        if let Some(row) = row
+            && let Key::Audit { namespace, .. } = row.key
+        {
+            let AuditRun { namespace: name, before, records } = open_audit(row)?;
+            let tip = records.iter().fold(before, |tip, record| tip.next(record).0);
+            self.shard.chains.insert(name, tip);
+            self.chains = Some(Key::Audit { namespace, last: 0 });
+        }
+        Ok(())
+    }
+
     /// Everything was read.
     pub fn finish(self) -> Recovered {
         let packer = Packer::recovered(self.versions, self.dirty_since, self.clean);
         Recovered { shard: self.shard, packer, last: self.last, now: self.stored_now }
     }
+}
+
+/// The last audit row before a key.
+fn last_below(to: Key) -> Read {
+    let from = Key::Audit { namespace: [0; 16], last: 0 };
+    Read::Range { from, to, reverse: true, rows: 1, bytes: usize::MAX, bodies: true }
 }

@@ -52,6 +52,8 @@ pub enum Table {
     Pointer,
     /// What messages went through.
     History,
+    /// Packed records of audit chains.
+    Audit,
 }
 
 impl Table {
@@ -60,7 +62,7 @@ impl Table {
         use Table::*;
         let all = [
             Head, Topic, Group, Lane, Cursor, Mark, Page, Block, Note, Owner, Record, Dead,
-            Garbage, Held, Outbox, Pointer, History,
+            Garbage, Held, Outbox, Pointer, History, Audit,
         ];
         all.get(number).copied()
     }
@@ -206,6 +208,11 @@ pub enum Key {
         block: u64,
         batch: BatchNo,
     },
+    /// `last` is the number of the row's last record.
+    Audit {
+        namespace: Hash16,
+        last: u64,
+    },
 }
 
 impl Key {
@@ -229,6 +236,7 @@ impl Key {
             Key::Outbox { .. } => Table::Outbox,
             Key::Pointer { .. } => Table::Pointer,
             Key::History { .. } => Table::History,
+            Key::Audit { .. } => Table::Audit,
         }
     }
 }

@@ -306,6 +306,7 @@ impl Facts {
             | Change::Owner { .. }
             | Change::OwnerGone(_)
             | Change::Record(_)
+            | Change::Audit(_)
             | Change::Held { .. }
             | Change::HeldGone { .. }
             | Change::Pointer(_)

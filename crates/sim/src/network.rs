@@ -186,6 +186,8 @@ fn told(reply: &Reply) -> Told {
         | Reply::Effect(_)
         | Reply::TakenKey(_)
         | Reply::Effects(_)
+        | Reply::Chain(_)
+        | Reply::Audit(_)
         | Reply::WouldDeleteTopic { .. }
         | Reply::WouldDeleteGroup { .. } => Told::Ok,
     }

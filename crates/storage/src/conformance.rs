@@ -147,6 +147,7 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
         ),
         plain(Key::History { topic: TOPIC, lane: LANE, block: 3, batch: BatchNo(1) }, "history"),
         plain(Key::Outbox { target: ShardId(u32::MAX), seq: big }, "outbox"),
+        plain(Key::Audit { namespace: [255; 16], last: big }, "audit"),
         record(1, (3 << 32) | 77),
         Row {
             key: Key::Dead { topic: TOPIC, seq: 8 },

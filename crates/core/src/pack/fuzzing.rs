@@ -1,5 +1,6 @@
 //! The door of the fuzz targets to decoders that nobody else may use. Not in any build that is served.
 
+use super::audit::AuditBody;
 use super::block::block_row;
 use super::effect::{effect_row, put_effect};
 use super::named::{put_dead, put_group, put_topic};
@@ -7,6 +8,7 @@ use super::page::pages;
 use super::pointer::put_pointer;
 use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, seal, try_open, verify};
 use super::{dead_row, group_row, open_block, open_page, pointer_row, topic_row};
+use crate::audit::AuditRecord;
 use crate::change::Garbage;
 use crate::message::Message;
 use crate::row::{Columns, Key, RecordKind, Row};
@@ -44,6 +46,7 @@ pub fn reread(row: &Row) -> Result<Reread, Damaged> {
             pointer_row(row).map(|pointer| reread_as(&pointer, vec![put_pointer(&pointer)]))
         }
         Key::Outbox { .. } => packed::<crate::command::Outgoing>(row),
+        Key::Audit { .. } => packed::<AuditBody<AuditRecord>>(row),
         Key::Held { .. } => Ok(reread_as(&(), vec![row.clone()])),
         // Its content is known to the verbs alone.
         Key::Record { .. } => Ok(reread_as(&(), vec![row.clone()])),

@@ -3,6 +3,7 @@
 //! A packed body is a version byte, a postcard value and a CRC-32C of both. Golden bytes in the tests
 //! make any change of layout visible; a new layout gets a new version, and old versions stay readable.
 
+mod audit;
 mod block;
 mod effect;
 #[cfg(fuzzing)]
@@ -23,6 +24,7 @@ use serde::de::DeserializeOwned;
 use crate::change::Change;
 use crate::row::{Columns, Hash16, Key, RecordKind, Row, Table};
 
+pub(crate) use audit::{AuditRun, chain_hash, open_audit};
 pub(crate) use block::open_block;
 pub(crate) use effect::{effect_hash, effect_row};
 pub(crate) use head::{CursorItem, HeadBody, LaneItem, MarkItem};
@@ -103,6 +105,7 @@ pub fn verify(row: &Row) -> Result<(), Damaged> {
         | Table::Record
         | Table::Outbox
         | Table::History
+        | Table::Audit
         | Table::Garbage => unseal(&row.body).map(drop).map_err(damaged),
     }
 }

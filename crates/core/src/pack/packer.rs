@@ -11,11 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use crate::audit::Link;
 use crate::change::{Change, Garbage, Sweep};
 use crate::command::Event;
 use crate::id::{BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, Text, TopicId};
 use crate::limits::{CHECKPOINT_AFTER_BATCHES, CHECKPOINTS_MAX};
 use crate::message::Message;
+use crate::pack::audit::audit_rows;
 use crate::pack::block::{block_of, block_row};
 use crate::pack::history::put_history;
 use crate::pack::named::{put_group, put_topic};
@@ -61,6 +63,8 @@ struct Touched<'a> {
     /// Ranges, to be deleted after rows are put.
     ranges: Vec<Write>,
     appended: Appended<'a>,
+    /// What each audit chain gets.
+    audited: BTreeMap<&'a Text, Vec<&'a Link>>,
     /// About once per change; sorted and thinned out before use.
     items: Vec<Item>,
     blocks: Vec<(GroupId, Lane, u64)>,
@@ -109,7 +113,7 @@ impl Packer {
         for change in changes {
             self.touch(change, &mut touched);
         }
-        let Touched { mut rows, mut ranges, appended, mut items, mut blocks, history, trimmed } =
+        let Touched { mut rows, mut ranges, appended, audited, mut items, mut blocks, history, trimmed } =
             touched;
         items.sort_unstable();
         items.dedup();
@@ -136,6 +140,9 @@ impl Packer {
                 let of = |block| Key::History { topic, lane, block, batch: BatchNo(0) };
                 ranges.push(Write::DeleteRange { from: of(block), to: of(block + 1) });
             }
+        }
+        for links in audited.values() {
+            rows.extend(audit_rows(links).map(|row| (row.key.clone(), Some(row))));
         }
         let mut packed = Vec::with_capacity(2 * blocks.len());
         for (group, lane, block) in blocks {
@@ -196,6 +203,7 @@ impl Packer {
             | Change::MessageGone { .. } => {
                 touched.rows.extend(looked_up(change));
             }
+            Change::Audit(link) => touched.audited.entry(&link.namespace).or_default().push(link),
             Change::Owner { owner, name } => {
                 put(plain(Key::Owner { owner: *owner }, Bytes::copy_from_slice(name.as_bytes())));
             }

@@ -11,10 +11,13 @@ use data_encoding::HEXLOWER;
 use expect_test::{Expect, expect};
 use serde::de::DeserializeOwned;
 
+use super::audit::{AuditBody, audit_rows};
 use super::block::block_row;
 use super::page::pages;
 use super::*;
+use crate::audit::{Accepted, AuditRecord, ChainHash, Link, Tip};
 use crate::change::{Entry, EntryState, Garbage, LaneMark, LaneState, LastError};
+use crate::effect::EffectState;
 use crate::id::{BatchNo, Generation, GroupId, Lane, MessageId, OwnerId, ShardId, TopicId};
 use crate::message::{Death, DeathReason, Envelope, Message, RetryRequest, Routing, Trace};
 use crate::row::MarkKind;
@@ -360,6 +363,61 @@ fn garbage_has_these_bytes() {
         0101290104f0068f07d51561cc
     "#]],
     );
+}
+
+#[test]
+fn audit_records_have_these_bytes() {
+    let record = |accepted| AuditRecord {
+        at: Timestamp(1_800_000_000_123),
+        tenant: "acme".into(),
+        topic: Some(TopicId(300)),
+        scope: "effect/orders/biller".into(),
+        key: "order-77".into(),
+        born: Timestamp(1_800_000_000_000),
+        fence: 2,
+        by: "worker-a".into(),
+        accepted,
+    };
+    let outcome = ChainHash([0xab; 32]);
+    let accepted = [
+        Accepted::Begin { request: Some("own:abc".into()) },
+        Accepted::Finish { state: EffectState::Succeeded, outcome },
+        Accepted::Resolve { state: EffectState::FailedFinal, outcome, reason: "looked".into() },
+    ];
+    let mut tip = Tip { seq: 40, hash: ChainHash([0xcd; 32]) };
+    let links = accepted.map(|accepted| {
+        let (before, record) = (tip, record(accepted));
+        tip = before.next(&record).0;
+        Link { namespace: "default".into(), before, record, tip }
+    });
+    let [row] = &audit_rows(&links.each_ref()).collect::<Vec<_>>()[..] else { panic!("one row") };
+    let namespace = chain_hash(&"default".into());
+    assert_eq!(row.key, Key::Audit { namespace, last: 43 });
+    check_bytes::<AuditBody<AuditRecord>>(
+        row,
+        &expect![[r#"
+        010764656661756c74cdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcdcd
+        cdcdcdcdcdcdcdcdcd03fba0f1c2b1340461636d6501ac02146566666563742f
+        6f72646572732f62696c6c6572086f726465722d373780a0f1c2b1340208776f
+        726b65722d610001076f776e3a616263fba0f1c2b1340461636d6501ac021465
+        66666563742f6f72646572732f62696c6c6572086f726465722d373780a0f1c2
+        b1340208776f726b65722d610103abababababababababababababababababab
+        ababababababababababababababfba0f1c2b1340461636d6501ac0214656666
+        6563742f6f72646572732f62696c6c6572086f726465722d373780a0f1c2b134
+        0208776f726b65722d610204abababababababababababababababababababab
+        abababababababababababab066c6f6f6b65643f1f2c8a
+    "#]],
+    );
+    expect![[r#"
+        2f8c8a407d61d9f3970b757f750c309a
+    "#]]
+    .assert_eq(&hex(&namespace));
+    let run = open_audit(row).expect("it is whole");
+    assert_eq!((&*run.namespace, run.before), ("default", links[0].before));
+    assert_eq!(run.records, links.map(|link| link.record));
+    let key = Key::Audit { namespace, last: 2 };
+    let misplaced = open_audit(&Row { key, ..row.clone() }).err().expect("refused");
+    assert_eq!(misplaced.why, "it has more records than its number allows");
 }
 
 #[test]

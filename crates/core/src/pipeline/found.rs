@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, ShardId, Text, TopicId};
 use crate::limits::{
-    DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, HISTORY_ROWS_MAX, OUTBOX_BYTES,
+    AUDIT_BYTES, AUDIT_ROWS_MAX, DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, HISTORY_ROWS_MAX, OUTBOX_BYTES,
     OUTBOX_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX, POINTER_ROWS_MAX,
 };
 use crate::message::Message;
@@ -70,6 +70,14 @@ impl Lookup {
                 let (rows, bytes) = (POINTER_ROWS_MAX, usize::MAX);
                 Read::Range { from, to, reverse: false, rows, bytes, bodies: true }
             }
+            Lookup::Audit { namespace, from } => Read::Range {
+                from: Key::Audit { namespace, last: from },
+                to: Key::Audit { namespace, last: NUMBER_MAX },
+                reverse: false,
+                rows: AUDIT_ROWS_MAX,
+                bytes: AUDIT_BYTES,
+                bodies: true,
+            },
             Lookup::Unending { from } => {
                 Read::Unending { kind: RecordKind::Effect, from, rows: EFFECT_ROWS_MAX }
             }
@@ -215,6 +223,13 @@ impl<'a> Found<'a> {
         Ok((rows, is_all))
     }
 
+    /// Rows of an audit chain from the one that holds the record `from` on; there may be gaps.
+    pub(crate) fn audit(&self, namespace: Hash16, from: u64) -> Result<Vec<&'a Row>, Reads> {
+        let answered = self.answer(Lookup::Audit { namespace, from })?;
+        let key = |last| Key::Audit { namespace, last };
+        Ok(self.overlay.merged(key(from)..key(NUMBER_MAX), answered).into_values().collect())
+    }
+
     /// Effects without an end, by their hashes from `from` on, and where to go on.
     pub(crate) fn unending(&self, from: Hash16) -> Result<(Vec<&'a Row>, Option<Hash16>), Reads> {
         let answered = self.answer(Lookup::Unending { from })?;
@@ -357,6 +372,7 @@ fn is_looked_up(table: Table) -> bool {
             | Table::Outbox
             | Table::Pointer
             | Table::History
+            | Table::Audit
     )
 }
 

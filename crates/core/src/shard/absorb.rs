@@ -88,6 +88,9 @@ impl Shard {
                 let source = self.topics.get(&row.topic).and_then(Topic::dead_letters_of);
                 source.into_iter().for_each(|source| self.plan_drop(source, row.at));
             }
+            Change::Audit(link) => {
+                self.chains.insert(link.namespace.clone(), link.tip);
+            }
             // Rows that are looked up when they are needed, not kept.
             Change::Record(_)
             | Change::Effect(_)

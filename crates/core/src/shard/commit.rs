@@ -105,17 +105,20 @@ impl Shard {
         if let Some(message) = &message {
             self.point(now, commit, &held, message, found, &mut decision.changes)?;
         }
+        for row in concluded {
+            self.audit_finish(now, &row, &mut decision.changes);
+            // An ack writes all of them anyway, with the end of their time.
+            if commit.ending != Ending::Ack {
+                self.put_effect(now, row, &mut decision.changes);
+            }
+        }
         if let (Some(result), Some(message)) = (&commit.result, &message) {
             let own = self.own_result(now, &held, message, result, &mut effects, found)?;
-            own.into_iter().for_each(|row| self.put_effect(now, row, &mut decision.changes));
+            own.into_iter().for_each(|own| self.put_own(now, own, &mut decision.changes));
         }
         let unfinished = effects.rows.iter().filter(|row| !row.state.is_known()).count();
         let entry = Entry { unfinished: unfinished as u8, ..*held.entry };
         let held = Held { entry: &entry, ..held };
-        // An ack writes all of them anyway, with the end of their time.
-        for row in concluded.into_iter().filter(|_| commit.ending != Ending::Ack) {
-            self.put_effect(now, row, &mut decision.changes);
-        }
         let nack = match &commit.ending {
             Ending::Ack => None,
             Ending::Nack { reason, delay_ms } => {

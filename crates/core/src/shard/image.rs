@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::audit::Tip;
 use crate::change::{Entry, Garbage, GroupRow, LaneState, TopicRow};
 use crate::id::{GroupId, Lane, Offset, OwnerId, Text, TopicId};
 use crate::row::MarkKind;
@@ -17,6 +18,7 @@ pub struct Image {
     owners: BTreeMap<OwnerId, Text>,
     marks: BTreeMap<(MarkKind, u64), u64>,
     garbage: BTreeMap<u64, Garbage>,
+    chains: BTreeMap<Text, Tip>,
 }
 
 /// `next`, bytes there, and what is open.
@@ -43,6 +45,7 @@ impl Shard {
             owners: self.owners.by_id.iter().map(|(id, owner)| (*id, owner.name.clone())).collect(),
             marks: self.marks.clone(),
             garbage: self.garbage.clone(),
+            chains: self.chains.clone(),
         }
     }
 }

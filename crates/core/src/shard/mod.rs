@@ -11,6 +11,7 @@
 //! It does not know: storage, time, chance, other shards, HTTP.
 
 mod absorb;
+mod audit;
 mod backlog;
 mod backoff;
 mod beside;
@@ -58,9 +59,10 @@ mod violation;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::audit::Tip;
 use crate::change::{Change, Decision, Garbage, Lookup, Reads, Want};
 use crate::command::{Command, Hold, Missing, Rejection, Reply, TopicName};
-use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, TopicId};
+use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
 use crate::limits::LAPSE_MAX;
 use crate::pack::Damaged;
 use crate::pipeline::found::{Found, Loaded, PageRun, missing};
@@ -153,6 +155,8 @@ pub struct Shard {
     pub(crate) garbage: BTreeMap<u64, Garbage>,
     /// Derived: some topic keeps, or has kept, what its messages go through.
     has_history: bool,
+    /// How far the audit chain of each namespace goes.
+    pub(crate) chains: BTreeMap<Text, Tip>,
     /// Derived: topics by name.
     names: BTreeMap<TopicName, TopicId>,
     /// Derived: where the dead letters of a topic are.
@@ -177,6 +181,7 @@ impl Shard {
             marks: BTreeMap::new(),
             garbage: BTreeMap::new(),
             has_history: false,
+            chains: BTreeMap::new(),
             names: BTreeMap::new(),
             dlq_of: BTreeMap::new(),
             leases: BTreeSet::new(),
@@ -204,6 +209,7 @@ impl Shard {
             Command::ExtendEffect(extend) => vec![ledger::record_lookup(extend.token.hash)],
             Command::Resolve(resolve) => self.effect_reads(&resolve.name),
             Command::ViewEffect(query) => self.effect_reads(query),
+            Command::ReadAudit(read) => self.audit_reads(read),
             Command::ListEffects(list) => vec![Lookup::Unending { from: list.from }],
             Command::CreateTopic(_)
             | Command::PatchTopic(_)
@@ -229,6 +235,7 @@ impl Shard {
             | Command::ViewRouted(_)
             | Command::ViewPointer(_)
             | Command::ListPointers(_)
+            | Command::ViewChain { .. }
             | Command::StorageLow(_) => Vec::new(),
         }
     }
@@ -294,6 +301,8 @@ impl Shard {
             Command::ListPointers(list) => self.list_pointers(list, found),
             Command::ViewRouted(key) => self.view_routed(now, key, found),
             Command::ListEffects(list) => self.list_effects(now, list, found),
+            Command::ViewChain { namespace, .. } => Ok(self.view_chain(namespace)),
+            Command::ReadAudit(read) => self.read_audit(read, found),
             Command::StorageLow(is_low) => Ok(backlog::storage_low(*is_low)),
         }
     }

@@ -77,11 +77,13 @@ fn a_recovery_reads_small_rows_and_blocks_and_no_page() {
     };
     assert!(rows.iter().all(is_small));
     let (_, reads) = recover(&world.engine, ownership, rows).expect("nothing is damaged");
-    assert!(!reads.is_empty());
-    for read in &reads {
+    let (last, blocks) = reads.split_last().expect("there is something to read");
+    assert!(!blocks.is_empty());
+    for read in blocks {
         let Read::Range { from, to, .. } = read else { panic!("{read:?}") };
         assert_eq!((from.table(), to.table()), (Table::Block, Table::Block));
     }
+    let Read::Range { from: Key::Audit { .. }, rows: 1, .. } = last else { panic!("{last:?}") };
 }
 
 #[test]
@@ -252,7 +254,7 @@ fn more_blocks_than_one_read_brings_come_back() {
     let last = held.deliveries.last().expect("delivered").1.clone();
     let (ownership, rows) = loaded(&held.engine);
     let (recovered, reads) = recover(&held.engine, ownership, rows).expect("nothing is damaged");
-    assert_eq!(reads.len(), 2, "256 blocks a read");
+    assert_eq!(reads.len(), 2 + 1, "256 blocks a read; and how far audit chains go");
     let pipeline = begin(recovered, ownership, held.now);
     assert_eq!(pipeline.shard().image(), before);
     held.crash();
@@ -269,7 +271,7 @@ fn a_recovery_begins_with_the_lowest_open_block() {
     world.play(&format!("2s {}", acks.join(" + ")));
     let (ownership, rows) = loaded(&world.engine);
     let (_, reads) = recover(&world.engine, ownership, rows).expect("nothing is damaged");
-    let [Read::Range { from: Key::Block { block, .. }, .. }] = &reads[..] else {
+    let [Read::Range { from: Key::Block { block, .. }, .. }, _audit] = &reads[..] else {
         panic!("{reads:?}")
     };
     assert_eq!(*block, 3);

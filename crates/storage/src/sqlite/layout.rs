@@ -49,6 +49,7 @@ pub(super) fn layout(table: Table) -> Layout {
         Table::Outbox => ("outbox", &["target", "seq"], &[], false),
         Table::Pointer => ("pointer", &["topic", "dataset", "partition_key"], &[], true),
         Table::History => ("history", &["topic", "lane", "block", "batch"], &[], false),
+        Table::Audit => ("audit", &["namespace", "last"], &[], false),
         Table::Held => ("held", &["generation", "lane", "offset", "hash"], &[], false),
     };
     Layout { name, key, columns, is_text }
@@ -104,6 +105,7 @@ pub(super) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
         Key::Pointer { topic, dataset, partition_key } => {
             cells.extend([Number(topic.0), Cell::Bytes(dataset), Cell::Text(partition_key)]);
         }
+        Key::Audit { namespace, last } => cells.extend([Cell::Bytes(namespace), Number(*last)]),
         Key::Held { generation, lane: of, offset, hash } => {
             cells.extend([Number(generation.0), lane(*of), Number(*offset), Cell::Bytes(hash)]);
         }
@@ -243,6 +245,9 @@ pub(super) fn row_of(
             },
             Columns::None,
         ),
+        Table::Audit => {
+            (Key::Audit { namespace: cells.take()?, last: cells.number()? }, Columns::None)
+        }
         Table::Held => (
             Key::Held {
                 generation: Generation(cells.number()?),

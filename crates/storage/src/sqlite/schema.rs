@@ -10,7 +10,7 @@ use super::OpenError;
 const APPLICATION: i32 = 0x6472_6674;
 /// What each version adds. A file of an older one is brought to the newest when it is opened to write.
 const STEPS: [&str; 3] =
-    [include_str!("schema.sql"), include_str!("effects.sql"), include_str!("pointers.sql")];
+    [include_str!("schema.sql"), include_str!("effects.sql"), include_str!("version_3.sql")];
 const VERSION: i32 = STEPS.len() as i32;
 
 /// Kibibytes of pages that the writer keeps; the operating system keeps the rest.

@@ -160,7 +160,8 @@ fn an_older_file_is_brought_up_to_date() {
     let older = Connection::open(&file).unwrap();
     older
         .execute_batch(
-            "DROP TABLE held; DROP TABLE outbox; DROP VIEW effects; DROP TABLE pointer; DROP TABLE history; PRAGMA user_version = 1",
+            "DROP TABLE held; DROP TABLE outbox; DROP VIEW effects; DROP TABLE audit;
+             DROP TABLE pointer; DROP TABLE history; PRAGMA user_version = 1",
         )
         .unwrap();
     drop(older);
@@ -168,7 +169,7 @@ fn an_older_file_is_brought_up_to_date() {
     commit(&engine, claim(&engine), 1).unwrap();
     drop(engine);
     let newer = Connection::open(&file).unwrap();
-    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('held', 'effects', 'pointer')";
+    let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('held', 'effects', 'audit')";
     let version = "SELECT user_version FROM pragma_user_version";
     let number = |sql: &str| newer.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!((number(tables), number(version)), (3, 3));

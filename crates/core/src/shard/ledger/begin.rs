@@ -270,6 +270,7 @@ impl Shard {
             doubt: before.filter(|_| !is_known).and_then(|row| row.doubt),
             resolution: None,
         };
+        self.audit_begin(now, &row, &mut changes);
         self.put_effect(now, row.clone(), &mut changes);
         Ok(self.began(now, granted_as(&row), row, changes))
     }

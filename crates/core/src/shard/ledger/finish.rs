@@ -41,6 +41,7 @@ impl Shard {
             None => (row, true),
             Some(row) => {
                 let row = self.now_known(now, row, &mut decision.changes);
+                self.audit_finish(now, &row, &mut decision.changes);
                 self.put_effect(now, row.clone(), &mut decision.changes);
                 (row, false)
             }

@@ -1,8 +1,10 @@
 //! The result of a message: short for an effect of its own key that succeeded, for workers that need no
 //! ledger but a result somebody can wait for.
 
+use crate::change::Change;
 use crate::command::Rejection;
 use crate::effect::{EffectResult, EffectRow, EffectState, Outcome, Under};
+use crate::id::Text;
 use crate::limits::PARKED_RETRY_MS;
 use crate::message::Message;
 use crate::pipeline::found::Found;
@@ -13,8 +15,17 @@ use crate::shard::settle::Held;
 use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
 
+/// The effect of a message's own key, ended by its commit.
+pub(in crate::shard) struct Own {
+    row: EffectRow,
+    /// Its fence was granted for this.
+    is_granted: bool,
+    /// It is one of those that were begun under the delivery, and stored with them.
+    is_begun: bool,
+}
+
 impl Shard {
-    /// The effect of the message's own key, where it is not one of `effects` and has to be stored.
+    /// The effect of the message's own key, if this is its end.
     pub(in crate::shard) fn own_result(
         &self,
         now: Timestamp,
@@ -23,25 +34,27 @@ impl Shard {
         result: &EffectResult,
         effects: &mut Effects,
         found: &Found<'_>,
-    ) -> Result<Option<EffectRow>, Refusal> {
+    ) -> Result<Option<Own>, Refusal> {
         let outcome = Outcome { result: Some(result.clone()), ..Outcome::default() };
         super::finish::check_outcome(crate::command::FinishStatus::Succeeded, &outcome)?;
         let under = Under { hold: hold_of(held), message: self.id_of(held, message) };
         let name = self.delivery_effect(held, message, None)?;
         let is_own = |row: &&mut EffectRow| row.name == name;
+        let owner = self.owners.name(held.entry.owner);
         if let Some(row) = effects.rows.iter_mut().find(is_own) {
-            let again = self.may_succeed(now, row.clone())?;
-            if let Some(ended) = succeeded(now, again, outcome)? {
-                *row = ended;
-            }
-            return Ok(None);
+            let again = self.may_succeed(now, row.clone(), owner)?;
+            let Some(ended) = succeeded(now, again, outcome)? else { return Ok(None) };
+            let is_granted = ended.fence != row.fence;
+            row.clone_from(&ended);
+            return Ok(Some(Own { row: ended, is_granted, is_begun: true }));
         }
-        let before = self.find_effect(now, &name, found)?;
-        let row = match before {
+        let found = self.find_effect(now, &name, found)?;
+        let before = found.as_ref().map(|row| row.fence);
+        let row = match found {
             Some(row) if self.held_until(now, &row).is_some() => {
                 return Err(self.in_progress_elsewhere(now, row).into());
             }
-            Some(row) => self.may_succeed(now, row)?,
+            Some(row) => self.may_succeed(now, row, owner)?,
             None => EffectRow {
                 name,
                 state: EffectState::InProgress,
@@ -57,7 +70,7 @@ impl Shard {
                 lease_ms: 0,
                 until: now,
                 under: None,
-                owner: self.owners.name(held.entry.owner),
+                owner,
                 window_ms: None,
                 key_since: now,
                 renewed: 0,
@@ -69,17 +82,38 @@ impl Shard {
         };
         // The message is over with this commit: so begins the time of its result.
         let expires = now.after(row.ttl_ms);
-        Ok(succeeded(now, EffectRow { under: Some(under), expires, ..row }, outcome)?)
+        let ended = succeeded(now, EffectRow { under: Some(under), expires, ..row }, outcome)?;
+        Ok(ended.map(|row| {
+            let is_granted = before != Some(row.fence);
+            Own { row, is_granted, is_begun: false }
+        }))
+    }
+
+    /// It is a begin and a finish in one.
+    pub(in crate::shard) fn put_own(&self, now: Timestamp, own: Own, changes: &mut Vec<Change>) {
+        let Own { row, is_granted, is_begun } = own;
+        if is_granted {
+            self.audit_begin(now, &row, changes);
+        }
+        self.audit_finish(now, &row, changes);
+        if !is_begun {
+            self.put_effect(now, row, changes);
+        }
     }
 
     /// The effect as whoever says that it succeeded would be granted it: under the next fence, unless it is
     /// held or over, and not at all if a person has to say.
-    fn may_succeed(&self, now: Timestamp, row: EffectRow) -> Result<EffectRow, Rejection> {
+    fn may_succeed(
+        &self,
+        now: Timestamp,
+        row: EffectRow,
+        owner: Text,
+    ) -> Result<EffectRow, Rejection> {
         match super::state_now(now, &row) {
             EffectState::InProgress | EffectState::Succeeded | EffectState::FailedFinal => Ok(row),
             EffectState::InDoubt | EffectState::FailedRetryable => {
                 let fence = self.next_fence(Some(&row));
-                Ok(EffectRow { fence, resolution: None, ..row })
+                Ok(EffectRow { fence, owner, resolution: None, ..row })
             }
             EffectState::Parked => {
                 let doubt = Box::new(row.doubt.expect("what is in doubt says why"));

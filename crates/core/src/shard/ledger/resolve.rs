@@ -54,6 +54,7 @@ impl Shard {
         let row = EffectRow { state, outcome, resolution, doubt: None, updated_at: now, ..row };
         let row = self.now_known(now, row, &mut decision.changes);
         decision.reply = Reply::Effect(Box::new(self.show_effect(now, row.clone())));
+        self.audit_resolve(now, &row, &mut decision.changes);
         self.put_effect(now, row, &mut decision.changes);
         Ok(decision)
     }

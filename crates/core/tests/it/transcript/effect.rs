@@ -2,12 +2,13 @@
 //!
 //! `begin op/charge k on=probe`, `begin-under orders/biller 0:0.1 key=k`, `again op/charge k`,
 //! `finish op/charge k.1 succeeded result=1`, `extend-effect op/charge k.1`,
-//! `resolve op/charge k.1 as=retry`, `effect op/charge k`, `effects IN_DOUBT`.
+//! `resolve op/charge k.1 as=retry`, `effect op/charge k`, `effects IN_DOUBT`,
+//! `chain`, `audit 1..9`.
 
 use driftq_core::command::{
     Arrive, Began, Begin, BeginDecision, BeginOf, Commit, CommitReceipt, EffectQuery, EffectView,
     Effects, Ending, ExtendEffect, Finish, FinishStatus, ListEffects, ListPointers, Outgoing,
-    Pointer, PointerName, PointerQuery, Produced, Request, Resolve, Sender, SetPointer,
+    Pointer, PointerName, PointerQuery, Produced, ReadAudit, Request, Resolve, Sender, SetPointer,
 };
 use driftq_core::effect::{
     Doubt, EffectResult, EffectRow, EffectState, Outcome, ResolvedAs, Scope,
@@ -70,6 +71,19 @@ pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Comma
             after: option(words, "after").map(Into::into),
             limit: option(words, "limit").map_or(100, |n| n.parse().expect("a number")),
         })),
+        "chain" => {
+            let namespace = option(words, "of").unwrap_or("default").into();
+            Command::ViewChain { shard: ShardId(0), namespace }
+        }
+        "audit" => {
+            let (from, to) = words[1].split_once("..").expect("from..to");
+            Command::ReadAudit(Box::new(ReadAudit {
+                shard: ShardId(0),
+                namespace: option(words, "of").unwrap_or("default").into(),
+                from: from.parse().expect("a number"),
+                to: to.parse().expect("a number"),
+            }))
+        }
         "effects" => Command::ListEffects(Box::new(ListEffects {
             shard: ShardId(0),
             namespace: "default".into(),

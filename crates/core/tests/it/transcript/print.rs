@@ -1,8 +1,9 @@
 //! What a batch shows in a transcript.
 
+use driftq_core::audit::{ChainHash, Tip};
 use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
 use driftq_core::command::{
-    Arrive, Arrived, DeadLetter, Event, Explained, ExplainedMessage, Full, InGroup, PeekedMessage,
+    Arrive, Arrived, AuditSlice, DeadLetter, Event, Explained, ExplainedMessage, Full, InGroup, PeekedMessage,
     Routed,
 };
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
@@ -172,6 +173,8 @@ pub(crate) fn reply(answered: &Answered) -> String {
             Reply::Effect(effect) => effect::view(effect),
             Reply::TakenKey(taken) => effect::taken(taken),
             Reply::Effects(listed) => effect::effects(listed),
+            Reply::Chain(tip) => format!("{} records, tip {}", tip.seq, short(&tip.hash)),
+            Reply::Audit(slice) => audit(slice),
             Reply::Purged { purged } => format!("purged {purged}"),
             Reply::WouldDeleteTopic { messages, open, groups, dead_letters } => format!(
                 "would delete {messages} messages ({open} open), {groups} groups, \
@@ -182,6 +185,24 @@ pub(crate) fn reply(answered: &Answered) -> String {
             }
         },
     }
+}
+
+fn audit(slice: &AuditSlice) -> String {
+    let record = |(text, tip): &(String, Tip)| {
+        let record: serde_json::Value = serde_json::from_str(text).expect("JSON");
+        let word = |name: &str| record[name].as_str().map(|word| format!(" {word}"));
+        let [seq, fence] = ["seq", "fence"].map(|name| &record[name]);
+        let [decision, scope, key, state] =
+            ["decision", "scope", "key", "state"].map(|name| word(name).unwrap_or_default());
+        let by = word("by").map_or(String::new(), |by| format!(" by{by}"));
+        format!("#{seq}{decision}{scope}{key}.{fence}{state}{by} {}", short(&tip.hash))
+    };
+    let next = slice.next.map_or("the end".into(), |next| format!("next {next}"));
+    format!("{} ({next})", list(slice.records.iter().map(record)))
+}
+
+fn short(hash: &ChainHash) -> String {
+    hash.to_string()[..8].to_owned()
 }
 
 fn held_by(group: &Option<Text>) -> String {
@@ -385,6 +406,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         | Change::Owner { .. }
         | Change::OwnerGone(_)
         | Change::Record(_)
+        | Change::Audit(_)
         | Change::Held { .. }
         | Change::HeldGone { .. }
         | Change::OutboxGone { .. }

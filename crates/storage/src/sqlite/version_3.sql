@@ -1,4 +1,4 @@
--- Version 3: pointers, set by commits, and what messages went through.
+-- Version 3: pointers, set by commits; what messages went through; the chain of the ledger's decisions.
 
 CREATE TABLE pointer (
     shard         INTEGER NOT NULL,
@@ -18,3 +18,12 @@ CREATE TABLE history (
     body  BLOB NOT NULL,
     PRIMARY KEY (shard, topic, lane, block, batch)
 ) STRICT, WITHOUT ROWID;
+
+-- `namespace` is a hash; the name is in the body. As with pages: bodies are large.
+CREATE TABLE audit (
+    shard     INTEGER NOT NULL,
+    namespace BLOB NOT NULL,
+    last      INTEGER NOT NULL,
+    body      BLOB NOT NULL,
+    PRIMARY KEY (shard, namespace, last)
+) STRICT;

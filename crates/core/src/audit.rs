@@ -1,0 +1,259 @@
+//! The audit chain: every accepted decision of the ledger, each hashed together with the one before.
+//!
+//! 1. A chain is that of one namespace on one shard. It begins with the hash of its own name; from then on
+//!    a hash is that of the hash before (32 bytes) and the text of the record.
+//! 2. Records are stored packed, and their texts made again when they are read. **A text that was hashed
+//!    once never changes**: what is added later is absent from records that do not have it.
+//! 3. Only what was accepted and changed the ledger is a record: no refusal, no replay, no repetition.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::effect::{EffectRow, EffectState, Outcome};
+use crate::id::{ShardId, Text, TopicId};
+use crate::time::Timestamp;
+
+/// What ties a record to all before it.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChainHash(pub [u8; 32]);
+
+impl fmt::Display for ChainHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&blake3::Hash::from_bytes(self.0).to_hex())
+    }
+}
+
+impl fmt::Debug for ChainHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What was accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub enum Accepted {
+    /// A fence was granted.
+    Begin { request: Option<Text> },
+    /// Its holder said how it ended, or that it does not know.
+    Finish { state: EffectState, outcome: ChainHash },
+    /// A person did.
+    Resolve { state: EffectState, outcome: ChainHash, reason: Text },
+}
+
+/// One decision.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditRecord {
+    /// When.
+    pub at: Timestamp,
+    /// Our user's customer.
+    pub tenant: Text,
+    /// Of effects under deliveries: the life of the topic.
+    pub topic: Option<TopicId>,
+    /// Where the key is unique.
+    pub scope: Text,
+    /// The effect's name there.
+    pub key: Text,
+    /// The life of that name.
+    pub born: Timestamp,
+    /// The right to execute it.
+    pub fence: u64,
+    /// Who: the holder, or the person.
+    pub by: Text,
+    /// What.
+    pub accepted: Accepted,
+}
+
+/// A record as it is hashed and shown. The order of the fields is part of the hash.
+#[derive(Serialize)]
+struct Shown<'a> {
+    seq: u64,
+    at: Timestamp,
+    decision: &'static str,
+    tenant: &'a str,
+    scope: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    topic: Option<TopicId>,
+    key: &'a str,
+    born: Timestamp,
+    fence: u64,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    by: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    state: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<String>,
+}
+
+impl AuditRecord {
+    pub(crate) fn of(now: Timestamp, row: &EffectRow, accepted: Accepted) -> AuditRecord {
+        let by = match (&row.resolution, &accepted) {
+            (Some(resolution), Accepted::Resolve { .. }) => &resolution.by,
+            (Some(_) | None, _) => &row.owner,
+        };
+        let name = &row.name;
+        AuditRecord {
+            at: now,
+            tenant: name.tenant.clone(),
+            topic: name.topic,
+            scope: name.scope.clone(),
+            key: name.key.clone(),
+            born: row.born,
+            fence: row.fence,
+            by: by.clone(),
+            accepted,
+        }
+    }
+
+    /// The text that is hashed.
+    pub(crate) fn text(&self, seq: u64) -> String {
+        let AuditRecord { at, tenant, topic, scope, key, born, fence, by, accepted } = self;
+        let (decision, request, reason, ended) = match accepted {
+            Accepted::Begin { request } => ("begin", request.as_deref(), None, None),
+            Accepted::Finish { state, outcome } => ("finish", None, None, Some((state, outcome))),
+            Accepted::Resolve { state, outcome, reason } => {
+                ("resolve", None, Some(&**reason), Some((state, outcome)))
+            }
+        };
+        let shown = Shown {
+            seq,
+            at: *at,
+            decision,
+            tenant,
+            scope,
+            topic: *topic,
+            key,
+            born: *born,
+            fence: *fence,
+            by,
+            reason,
+            request,
+            state: ended.map(|(state, _)| state.as_str()),
+            outcome: ended.map(|(_, outcome)| outcome.to_string()),
+        };
+        serde_json::to_string(&shown).expect("plain values can be written as JSON")
+    }
+}
+
+/// What is kept of an outcome: enough to tell whether another is the same.
+pub(crate) fn outcome_hash(outcome: &Outcome) -> ChainHash {
+    let text = serde_json::to_vec(outcome).expect("plain values can be written as JSON");
+    ChainHash(*blake3::hash(&text).as_bytes())
+}
+
+/// How far a chain goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tip {
+    /// The number of the last record; the first is 1.
+    pub seq: u64,
+    /// Its hash.
+    pub hash: ChainHash,
+}
+
+impl Tip {
+    /// A chain without records.
+    pub(crate) fn root(namespace: &str, shard: ShardId) -> Tip {
+        #[derive(Serialize)]
+        struct Name<'a> {
+            namespace: &'a str,
+            shard: ShardId,
+        }
+        let name = serde_json::to_vec(&Name { namespace, shard });
+        let name = name.expect("plain values can be written as JSON");
+        Tip { seq: 0, hash: ChainHash(*blake3::hash(&name).as_bytes()) }
+    }
+
+    /// The tip after one more record, and that record's text.
+    pub(crate) fn next(&self, record: &AuditRecord) -> (Tip, String) {
+        let seq = self.seq + 1;
+        let text = record.text(seq);
+        let hash = blake3::Hasher::new().update(&self.hash.0).update(text.as_bytes()).finalize();
+        (Tip { seq, hash: ChainHash(*hash.as_bytes()) }, text)
+    }
+}
+
+/// A record where it is in its chain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub struct Link {
+    pub namespace: Text,
+    pub before: Tip,
+    pub record: AuditRecord,
+    pub tip: Tip,
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+    use crate::effect::EffectResult;
+
+    fn record(accepted: Accepted) -> AuditRecord {
+        AuditRecord {
+            at: Timestamp(1_800_000_000_123),
+            tenant: "acme".into(),
+            topic: Some(TopicId(300)),
+            scope: "effect/orders/biller".into(),
+            key: "order \"77\" ü\u{1}".into(),
+            born: Timestamp(1_800_000_000_000),
+            fence: 2,
+            by: "worker-a".into(),
+            accepted,
+        }
+    }
+
+    fn outcome(result: Option<EffectResult>, error: &str) -> ChainHash {
+        outcome_hash(&Outcome { code: -7, result, error: error.into() })
+    }
+
+    /// Hashes in files that people keep depend on every byte: what is written here never changes.
+    #[test]
+    fn texts_and_hashes_stay_what_they_are() {
+        let done = outcome(Some(EffectResult::Json("{\"charge\": \"ch_1\"}".into())), "");
+        let failed = outcome(None, "declined");
+        let bare = AuditRecord {
+            topic: None,
+            scope: "op/charge".into(),
+            by: "".into(),
+            ..record(Accepted::Begin { request: None })
+        };
+        let records = [
+            record(Accepted::Begin { request: Some("own:abc".into()) }),
+            record(Accepted::Finish { state: EffectState::Succeeded, outcome: done }),
+            record(Accepted::Finish { state: EffectState::InDoubt, outcome: failed }),
+            record(Accepted::Resolve {
+                state: EffectState::FailedRetryable,
+                outcome: failed,
+                reason: "no charge there".into(),
+            }),
+            bare,
+        ];
+        let mut tip = Tip::root("default", ShardId(3));
+        let mut lines = format!("{}\n", tip.hash);
+        for record in &records {
+            let (next, text) = tip.next(record);
+            tip = next;
+            lines += &format!("{text}\n{}\n", tip.hash);
+        }
+        expect![[r#"
+            48339f772868f09ec4ef16b9366935031aaa6873fdf8658b4f3e2b2aa7ca2799
+            {"seq":1,"at":1800000000123,"decision":"begin","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born":1800000000000,"fence":2,"by":"worker-a","request":"own:abc"}
+            d023cf94fe3790b6fed1445c3582600aa1bdd760bcfeaa81984d82ab3e3ed81e
+            {"seq":2,"at":1800000000123,"decision":"finish","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born":1800000000000,"fence":2,"by":"worker-a","state":"SUCCEEDED","outcome":"dcd42ffedcb544f39758afdf59213b83c97c9df57cd2f66cda8654b59eae6371"}
+            58c5aa5818bd8dd74027ebd628c13883b6a7dda08c6e7a2c57b00ff97b85cf97
+            {"seq":3,"at":1800000000123,"decision":"finish","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born":1800000000000,"fence":2,"by":"worker-a","state":"IN_DOUBT","outcome":"7c2cfb9f7291c9172d610396c804a5947ee1e75c92b0c13d186d06f7d7975ea6"}
+            bea7c255c076b777dd823a6014019ba669f162aa05a23e9e4fdbb4840253abb0
+            {"seq":4,"at":1800000000123,"decision":"resolve","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born":1800000000000,"fence":2,"by":"worker-a","reason":"no charge there","state":"FAILED_RETRYABLE","outcome":"7c2cfb9f7291c9172d610396c804a5947ee1e75c92b0c13d186d06f7d7975ea6"}
+            0d18893d06a1198e659ccfc5467e4e6962732c0365f5659dcdd85dcfcfbc7ec6
+            {"seq":5,"at":1800000000123,"decision":"begin","tenant":"acme","scope":"op/charge","key":"order \"77\" ü\u0001","born":1800000000000,"fence":2}
+            032c4a939cef4cc5aebde634ab14365b8b198915f33e176d51a6eaeb7c472434
+        "#]].assert_eq(&lines);
+    }
+}

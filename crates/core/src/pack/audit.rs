@@ -1,0 +1,54 @@
+//! Records of audit chains: a row holds those of one commit, numbered up to the number in its key.
+
+use serde::{Deserialize, Serialize};
+
+use crate::audit::{AuditRecord, ChainHash, Link, Tip};
+use crate::id::Text;
+use crate::limits::AUDIT_RECORDS_MAX;
+use crate::pack::{Damaged, fingerprint, plain, seal, try_open};
+use crate::row::{Hash16, Key, Row};
+
+/// What a chain is found by.
+pub(crate) fn chain_hash(namespace: &Text) -> Hash16 {
+    fingerprint(namespace)
+}
+
+/// The body of a row.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct AuditBody<R> {
+    /// In clear: the key has its hash.
+    namespace: Text,
+    /// The hash before the first of them.
+    before: ChainHash,
+    records: Vec<R>,
+}
+
+/// The rows of a commit's records; `links` follow each other in one chain.
+pub(super) fn audit_rows<'a>(links: &'a [&'a Link]) -> impl Iterator<Item = Row> + 'a {
+    links.chunks(AUDIT_RECORDS_MAX).map(|run| {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        let key = Key::Audit { namespace: chain_hash(&first.namespace), last: last.tip.seq };
+        let body = AuditBody {
+            namespace: first.namespace.clone(),
+            before: first.before.hash,
+            records: run.iter().map(|link| &link.record).collect(),
+        };
+        plain(key, seal(&body))
+    })
+}
+
+/// Records of a chain that follow each other.
+pub(crate) struct AuditRun {
+    pub(crate) namespace: Text,
+    pub(crate) before: Tip,
+    pub(crate) records: Vec<AuditRecord>,
+}
+
+pub(crate) fn open_audit(row: &Row) -> Result<AuditRun, Damaged> {
+    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
+    let Key::Audit { last, .. } = row.key else { return Err(damaged("it is no audit row")) };
+    let AuditBody { namespace, before, records } = try_open(row)?;
+    let seq = last.checked_sub(records.len() as u64);
+    let seq = seq.ok_or_else(|| damaged("it has more records than its number allows"))?;
+    Ok(AuditRun { namespace, before: Tip { seq, hash: before }, records })
+}
