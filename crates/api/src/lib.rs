@@ -4,6 +4,7 @@
 //! 2. A field with nothing to say is left out of an answer, but for those that v1 always shows.
 //! 3. Durations end in `_ms`; times are RFC 3339 in UTC with milliseconds.
 
+pub mod audit;
 mod base64;
 pub mod commit;
 pub mod dlq;

@@ -114,6 +114,8 @@ schemas! {
         .max_length(Some(255))
         .pattern(Some(r"^[^\u0000-\u001f\u007f-\u009f]+$"))
         .description(Some("At most 255 bytes of UTF-8, without control characters."));
+    /// BLAKE3, in hex.
+    ChainHash = text().pattern(Some("^[0-9a-f]{64}$"));
     /// Where the next page begins. Opaque.
     PageCursor = text().pattern(Some("^[A-Za-z0-9_-]+$"));
 
@@ -183,6 +185,8 @@ schemas! {
     DoubtCause = words(&["lease_expired", "reported", "abandoned"]);
     /// What a person says.
     ResolvedAs = words(&["succeeded", "failed", "retry"]);
+    /// What the ledger accepted.
+    Accepted = words(&["begin", "finish", "resolve"]);
     /// How a delivery ends.
     CommitSettle = words(&["ack", "nack"]).default(Some("ack".into()));
     /// On its way.

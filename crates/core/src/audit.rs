@@ -70,14 +70,14 @@ pub struct AuditRecord {
 #[derive(Serialize)]
 struct Shown<'a> {
     seq: u64,
-    at: Timestamp,
+    at_ms: Timestamp,
     decision: &'static str,
     tenant: &'a str,
     scope: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     topic: Option<TopicId>,
     key: &'a str,
-    born: Timestamp,
+    born_ms: Timestamp,
     fence: u64,
     #[serde(skip_serializing_if = "str::is_empty")]
     by: &'a str,
@@ -123,13 +123,13 @@ impl AuditRecord {
         };
         let shown = Shown {
             seq,
-            at: *at,
+            at_ms: *at,
             decision,
             tenant,
             scope,
             topic: *topic,
             key,
-            born: *born,
+            born_ms: *born,
             fence: *fence,
             by,
             reason,
@@ -244,16 +244,16 @@ mod tests {
         }
         expect![[r#"
             48339f772868f09ec4ef16b9366935031aaa6873fdf8658b4f3e2b2aa7ca2799
-            {"seq":1,"at":1800000000123,"decision":"begin","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born":1800000000000,"fence":2,"by":"worker-a","request":"own:abc"}
-            d023cf94fe3790b6fed1445c3582600aa1bdd760bcfeaa81984d82ab3e3ed81e
-            {"seq":2,"at":1800000000123,"decision":"finish","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born":1800000000000,"fence":2,"by":"worker-a","state":"SUCCEEDED","outcome":"dcd42ffedcb544f39758afdf59213b83c97c9df57cd2f66cda8654b59eae6371"}
-            58c5aa5818bd8dd74027ebd628c13883b6a7dda08c6e7a2c57b00ff97b85cf97
-            {"seq":3,"at":1800000000123,"decision":"finish","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born":1800000000000,"fence":2,"by":"worker-a","state":"IN_DOUBT","outcome":"7c2cfb9f7291c9172d610396c804a5947ee1e75c92b0c13d186d06f7d7975ea6"}
-            bea7c255c076b777dd823a6014019ba669f162aa05a23e9e4fdbb4840253abb0
-            {"seq":4,"at":1800000000123,"decision":"resolve","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born":1800000000000,"fence":2,"by":"worker-a","reason":"no charge there","state":"FAILED_RETRYABLE","outcome":"7c2cfb9f7291c9172d610396c804a5947ee1e75c92b0c13d186d06f7d7975ea6"}
-            0d18893d06a1198e659ccfc5467e4e6962732c0365f5659dcdd85dcfcfbc7ec6
-            {"seq":5,"at":1800000000123,"decision":"begin","tenant":"acme","scope":"op/charge","key":"order \"77\" ü\u0001","born":1800000000000,"fence":2}
-            032c4a939cef4cc5aebde634ab14365b8b198915f33e176d51a6eaeb7c472434
+            {"seq":1,"at_ms":1800000000123,"decision":"begin","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born_ms":1800000000000,"fence":2,"by":"worker-a","request":"own:abc"}
+            4761debfa4eaaa2d557e0d460512b03e7752d744d291f218e99fe78937cad8f4
+            {"seq":2,"at_ms":1800000000123,"decision":"finish","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born_ms":1800000000000,"fence":2,"by":"worker-a","state":"SUCCEEDED","outcome":"dcd42ffedcb544f39758afdf59213b83c97c9df57cd2f66cda8654b59eae6371"}
+            c554d455b6604809eb1d6311543df23b030296b8ccdd9af304e1fc1bfc02af14
+            {"seq":3,"at_ms":1800000000123,"decision":"finish","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born_ms":1800000000000,"fence":2,"by":"worker-a","state":"IN_DOUBT","outcome":"7c2cfb9f7291c9172d610396c804a5947ee1e75c92b0c13d186d06f7d7975ea6"}
+            51ad28875382dce572717730a09facc9a1d7c97f79acf5cf75df9d51091d2288
+            {"seq":4,"at_ms":1800000000123,"decision":"resolve","tenant":"acme","scope":"effect/orders/biller","topic":300,"key":"order \"77\" ü\u0001","born_ms":1800000000000,"fence":2,"by":"worker-a","reason":"no charge there","state":"FAILED_RETRYABLE","outcome":"7c2cfb9f7291c9172d610396c804a5947ee1e75c92b0c13d186d06f7d7975ea6"}
+            cbc1b9e6a062b25298e70bd441ed7c4a649f1f24fbdb5575d59c49b7f2f1b665
+            {"seq":5,"at_ms":1800000000123,"decision":"begin","tenant":"acme","scope":"op/charge","key":"order \"77\" ü\u0001","born_ms":1800000000000,"fence":2}
+            e18bebda159b58319f6d4abc5b8ed5745003412be634be7ff091502f6cd616e0
         "#]].assert_eq(&lines);
     }
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::failure::Failure;
 use super::input::{Ask, Confirm, Kind, Nothing, Param, from_json, from_query};
-use super::{dlq, explain, groups, peek, topics};
+use super::{audit, dlq, explain, groups, peek, topics};
 
 const REQUESTS_EACH: usize = 3_000;
 
@@ -135,6 +135,7 @@ fn a_query_says_what_a_body_of_the_same_content_says() {
         check::<Pause>(random),
         check::<Seek>(random),
         check::<Confirm>(random),
+        check::<audit::Asked>(random),
         check::<dlq::Asked>(random),
         check::<explain::Asked>(random),
         check::<groups::List>(random),

@@ -1,6 +1,7 @@
 //! HTTP around the node: one file per resource.
 
 mod accept;
+mod audit;
 mod bulk;
 mod commit;
 mod consume;
@@ -154,6 +155,8 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(effects::extend))
         .routes(routes!(effects::resolve))
         .routes(routes!(effects::look))
+        .routes(routes!(audit::chains))
+        .routes(routes!(audit::records))
         .routes(routes!(health::metrics))
 }
 

@@ -33,14 +33,14 @@ fn what_is_accepted_is_on_record_and_what_is_not_is_not() {
         3s again op/charge none
             refused: no such effect
         4s chain
-            2 records, tip 106316a1
+            2 records, tip 9f4fe3f8
         5s audit 1..2
-            #1 begin op/charge k.1 by w1 f6b9f29b; #2 finish op/charge k.1 SUCCEEDED by w1 106316a1 (the end)
+            #1 begin op/charge k.1 by w1 fa7b2c30; #2 finish op/charge k.1 SUCCEEDED by w1 9f4fe3f8 (the end)
         6s crash
         7s chain
-            2 records, tip 106316a1
+            2 records, tip 9f4fe3f8
         7s audit 1..2
-            #1 begin op/charge k.1 by w1 f6b9f29b; #2 finish op/charge k.1 SUCCEEDED by w1 106316a1 (the end)
+            #1 begin op/charge k.1 by w1 fa7b2c30; #2 finish op/charge k.1 SUCCEEDED by w1 9f4fe3f8 (the end)
     "#]]);
 }
 
@@ -71,7 +71,7 @@ fn doubt_failures_and_people() {
         17s finish op/charge k.4 failed
             op/charge k.4 FAILED_FINAL, kept until 604817s
         18s audit 1..9
-            #1 begin op/charge k.1 by w1 89223b95; #2 begin op/charge k.2 by w2 49cee54f; #3 finish op/charge k.2 IN_DOUBT by w2 e3200f1f; #4 resolve op/charge k.2 FAILED_RETRYABLE by ops bd524f68; #5 begin op/charge k.3 by w3 684a8cec; #6 finish op/charge k.3 FAILED_RETRYABLE by w3 11f6e6f0; #7 begin op/charge k.4 by w4 c1665d24; #8 finish op/charge k.4 FAILED_FINAL by w4 0b4101b2 (next 9)
+            #1 begin op/charge k.1 by w1 b3d7f032; #2 begin op/charge k.2 by w2 df8c59e1; #3 finish op/charge k.2 IN_DOUBT by w2 6e9206b5; #4 resolve op/charge k.2 FAILED_RETRYABLE by ops 67823179; #5 begin op/charge k.3 by w3 25a2ec35; #6 finish op/charge k.3 FAILED_RETRYABLE by w3 cf5fbbe0; #7 begin op/charge k.4 by w4 e3139aa1; #8 finish op/charge k.4 FAILED_FINAL by w4 1d9cd0c7 (next 9)
     "#]]);
 }
 
@@ -114,11 +114,11 @@ fn a_commit_is_as_many_decisions_as_it_has_outcomes() {
             committed
             orders/biller 0:2 acked
         8s chain
-            10 records, tip 6a11d802
+            10 records, tip 2dada86f
         8s audit 1..20
-            #1 begin effect/orders/biller x.1 by w1 163734c8; #2 begin effect/orders/biller y.1 by w1 3759047a; #3 finish effect/orders/biller x.1 SUCCEEDED by w1 659076e9; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 f83267bb; #5 begin effect/orders/biller own.1 by w1 5c589117; #6 finish effect/orders/biller own.1 SUCCEEDED by w1 08f6b367; #7 begin effect/orders/biller z.1 by w1 9beab32c; #8 finish effect/orders/biller z.1 FAILED_RETRYABLE by w1 24113b52; #9 begin effect/orders/biller m_aaaacaac.1 by w1 9612e971; #10 finish effect/orders/biller m_aaaacaac.1 SUCCEEDED by w1 6a11d802 (next 11)
+            #1 begin effect/orders/biller x.1 by w1 f00cabce; #2 begin effect/orders/biller y.1 by w1 69c93ace; #3 finish effect/orders/biller x.1 SUCCEEDED by w1 cffdf13f; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 46b4b37d; #5 begin effect/orders/biller own.1 by w1 5d614fc1; #6 finish effect/orders/biller own.1 SUCCEEDED by w1 aa4d7dc7; #7 begin effect/orders/biller z.1 by w1 e5ebd414; #8 finish effect/orders/biller z.1 FAILED_RETRYABLE by w1 a4ab31fe; #9 begin effect/orders/biller m_aaaacaac.1 by w1 23ade267; #10 finish effect/orders/biller m_aaaacaac.1 SUCCEEDED by w1 2dada86f (next 11)
         8s audit 3..5
-            #3 finish effect/orders/biller x.1 SUCCEEDED by w1 659076e9; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 f83267bb; #5 begin effect/orders/biller own.1 by w1 5c589117 (the end)
+            #3 finish effect/orders/biller x.1 SUCCEEDED by w1 cffdf13f; #4 finish effect/orders/biller y.1 FAILED_FINAL by w1 46b4b37d; #5 begin effect/orders/biller own.1 by w1 5d614fc1 (the end)
     "#]]);
 }
 
@@ -147,7 +147,7 @@ fn the_result_of_whoever_follows_an_attempt_in_doubt_is_his() {
             committed
             orders/biller 0:0 acked
         6s audit 1..9
-            #1 begin effect/orders/biller own.1 by w1 729bdda2; #2 begin effect/orders/biller own.2 by w2 8c4081bd; #3 finish effect/orders/biller own.2 SUCCEEDED by w2 910a31a4 (next 4)
+            #1 begin effect/orders/biller own.1 by w1 4a587d0e; #2 begin effect/orders/biller own.2 by w2 189027be; #3 finish effect/orders/biller own.2 SUCCEEDED by w2 3ab2bab4 (next 4)
         6s effect effect/orders/biller own
             effect/orders/biller own.2 SUCCEEDED result 2, kept until 604805s
     "#]]);
@@ -163,19 +163,19 @@ fn decisions_of_one_batch_follow_each_other() {
             EXECUTE: op/b k.1 IN_PROGRESS until 30s
             IN_PROGRESS: fence 1 of "", ask in 30000ms
         1s chain + audit 1..9 + finish op/a k.1 failed + finish op/b k.1 failed
-            2 records, tip b2ac8310
+            2 records, tip 5ed46629
             op/b k.1 FAILED_FINAL, kept until 604801s
             op/a k.1 FAILED_FINAL, kept until 604801s
-            #1 begin op/a k.1 60b1d136; #2 begin op/b k.1 b2ac8310 (next 3)
+            #1 begin op/a k.1 734654b7; #2 begin op/b k.1 5ed46629 (next 3)
         2s chain
-            4 records, tip 69b66cf7
+            4 records, tip 406f51b4
         2s audit 1..4
-            #1 begin op/a k.1 60b1d136; #2 begin op/b k.1 b2ac8310; #3 finish op/b k.1 FAILED_FINAL fd6fd4ff; #4 finish op/a k.1 FAILED_FINAL 69b66cf7 (the end)
+            #1 begin op/a k.1 734654b7; #2 begin op/b k.1 5ed46629; #3 finish op/b k.1 FAILED_FINAL f7c8cf9b; #4 finish op/a k.1 FAILED_FINAL 406f51b4 (the end)
         3s rows audit
             audit 2
         4s crash
         5s chain
-            4 records, tip 69b66cf7
+            4 records, tip 406f51b4
     "#]]);
 }
 
@@ -207,9 +207,9 @@ fn a_chain_is_that_of_one_namespace() {
     let tips = ["acme", "default", "zoo", "none"].map(|of| world.ask(&format!("1s chain of={of}")));
     expect![[r#"
         [
-            "1 records, tip eb810f9c",
-            "1 records, tip 60b1d136",
-            "1 records, tip 8fe848e8",
+            "1 records, tip 60d57768",
+            "1 records, tip 734654b7",
+            "1 records, tip d26a761d",
             "0 records, tip 40cfc6ac",
         ]
     "#]]

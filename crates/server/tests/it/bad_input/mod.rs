@@ -76,7 +76,9 @@ fn said<const N: usize>(
 }
 
 /// Every route, by a path of it that would be served.
-const ROUTES: [(&str, &str); 36] = [
+const ROUTES: [(&str, &str); 38] = [
+    ("GET", "/v1/audit"),
+    ("GET", "/v1/audit/records"),
     ("GET", "/v1/healthz"),
     ("GET", "/v1/readyz"),
     ("GET", "/v1/version"),
@@ -212,6 +214,7 @@ impl Stage {
             "/v1/dlq/t?state=all",
             "/v1/idempotency?state=IN_PROGRESS",
             "/v1/idempotency?state=PARKED",
+            "/v1/audit",
         ] {
             all.push(self.broker.get(path).await.is(200));
         }

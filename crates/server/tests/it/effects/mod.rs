@@ -1,10 +1,11 @@
 //! The effect ledger: who may execute, how it ended, what nobody knows.
 //!
 //! `table` has every cell of what begin answers; `finish`, `results`, `again` (reacquire and extend),
-//! `resolve` and `look` are one rule of the API a test; `delivery` and `redrive` are effects of messages;
+//! `resolve`, `look` and `audit` are one rule of the API a test; `delivery` and `redrive` are effects of messages;
 //! `sinks` are where effects lead.
 
 mod again;
+mod audit;
 mod delivery;
 mod finish;
 mod limits;

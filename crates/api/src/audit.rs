@@ -1,0 +1,66 @@
+//! The audit chain of the effect ledger.
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use crate::schema::{Accepted, ChainHash, EffectKey, EffectState, ScopeName, Tenant};
+
+/// `GET /v1/audit`.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Chains {
+    pub chains: Vec<Chain>,
+}
+
+/// How far a chain goes.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Chain {
+    pub namespace: String,
+    pub shard: u32,
+    pub seq: u64,
+    #[schema(value_type = ChainHash)]
+    pub hash: String,
+}
+
+/// `GET /v1/audit/records`.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Records {
+    pub records: Vec<Link>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+}
+
+/// A record and its hash.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Link {
+    /// As it was hashed, byte for byte.
+    #[schema(value_type = Record)]
+    pub record: Box<RawValue>,
+    #[schema(value_type = ChainHash)]
+    pub hash: String,
+}
+
+/// What a record says, for the OpenAPI document. Nothing here is ever made: the core writes the text.
+#[derive(Debug, ToSchema)]
+#[schema(as = AuditRecord)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Record {
+    pub seq: u64,
+    pub at_ms: u64,
+    pub decision: Accepted,
+    pub tenant: Tenant,
+    pub scope: ScopeName,
+    pub topic: Option<u64>,
+    pub key: EffectKey,
+    pub born_ms: u64,
+    pub fence: u64,
+    pub by: Option<String>,
+    pub reason: Option<String>,
+    pub request: Option<String>,
+    pub state: Option<EffectState>,
+    pub outcome: Option<ChainHash>,
+}
