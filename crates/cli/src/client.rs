@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::Args;
 use reqwest::{Method, Response};
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -69,6 +70,17 @@ pub(crate) fn segment(text: &str) -> String {
 impl Client {
     pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
         body(self.send(Method::GET, path, query, None::<Value>).await?).await
+    }
+
+    /// A success, read as what it is known to be.
+    pub(crate) async fn read<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+    ) -> anyhow::Result<T> {
+        let response = self.send(Method::GET, path, query, None::<Value>).await?;
+        let bytes = response.bytes().await.context(BROKE_OFF)?;
+        serde_json::from_slice(&bytes).context(NOT_OURS)
     }
 
     /// All pages of a list as one.
@@ -152,11 +164,14 @@ impl Client {
     }
 }
 
+const BROKE_OFF: &str = "the answer broke off";
+const NOT_OURS: &str = "the answer is not JSON: is this a DriftQ server?";
+
 /// The body of a success; `null` where there is none.
 async fn body(response: Response) -> anyhow::Result<Value> {
-    let bytes = response.bytes().await.context("the answer broke off")?;
+    let bytes = response.bytes().await.context(BROKE_OFF)?;
     if bytes.is_empty() {
         return Ok(Value::Null);
     }
-    serde_json::from_slice(&bytes).context("the answer is not JSON: is this a DriftQ server?")
+    serde_json::from_slice(&bytes).context(NOT_OURS)
 }

@@ -6,8 +6,10 @@ mod dev;
 mod dlq;
 mod effect;
 mod explain;
+mod export;
 mod failure;
 mod group;
+mod ledger_file;
 mod manual;
 mod message;
 mod offline;
@@ -16,6 +18,7 @@ mod serve;
 mod settle;
 mod shard;
 mod topic;
+mod verify;
 mod version;
 
 use std::process::ExitCode;
@@ -56,6 +59,8 @@ enum Cmd {
     Dlq(dlq::Dlq),
     Effect(effect::Effect),
     Explain(explain::Explain),
+    Export(export::Export),
+    Verify(verify::Verify),
     Check(offline::Check),
     Backup(offline::Backup),
     Shard(shard::Shard),
@@ -107,6 +112,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Dlq(dlq) => dlq.run(remote).await,
         Cmd::Effect(effect) => effect.run(remote).await,
         Cmd::Explain(explain) => explain.run(remote).await,
+        Cmd::Export(export) => export.run(remote).await,
+        Cmd::Verify(verify) => verify.run(remote.output),
         Cmd::Check(check) => check.run(remote.output).await,
         Cmd::Backup(backup) => backup.run(remote.output).await,
         Cmd::Shard(shard) => shard.run(remote.output),

@@ -5,6 +5,7 @@
 mod config;
 mod effects;
 mod offline;
+mod proof;
 mod reference;
 mod session;
 mod stage;

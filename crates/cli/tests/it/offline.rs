@@ -54,7 +54,7 @@ fn a_data_directory_is_looked_into_checked_copied_and_served_again() {
         [1]
         $ driftq shard dump --data data --table pge
         ! error: invalid value 'pge' for '--table <TABLE>'
-        !   [possible values: head, topic, consumer_group, lane, cursor, mark, page, block, note, owner, record, dead, garbage, held, outbox, pointer, history]
+        !   [possible values: head, topic, consumer_group, lane, cursor, mark, page, block, note, owner, record, dead, garbage, held, outbox, pointer, history, audit]
         !
         !   tip: a similar value exists: 'page'
         !

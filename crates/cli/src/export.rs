@@ -1,0 +1,97 @@
+//! `driftq export`.
+
+use blake3::Hasher;
+use clap::Args;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::client::{Client, Remote};
+use crate::{ledger_file, output};
+
+/// Write down every accepted decision about effects, for `driftq verify`
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq export --effects > effects.ndjson && driftq verify effects.ndjson")]
+pub(crate) struct Export {
+    /// The effect ledger: begins, finishes, resolutions
+    #[arg(long, required = true)]
+    effects: bool,
+}
+
+#[derive(Deserialize)]
+struct Chains {
+    chains: Vec<Chain>,
+}
+
+#[derive(Deserialize)]
+struct Chain {
+    namespace: String,
+    shard: u32,
+    seq: u64,
+    hash: String,
+}
+
+#[derive(Deserialize)]
+struct Records {
+    records: Vec<Link>,
+    next: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Link {
+    record: Box<RawValue>,
+    hash: String,
+}
+
+/// What was written so far.
+#[derive(Default)]
+struct Written {
+    all: Hasher,
+    records: u64,
+}
+
+impl Written {
+    fn line(&mut self, line: &str) {
+        self.all.update(line.as_bytes()).update(b"\n");
+        output::line(line);
+    }
+
+    /// A chain up to where it went when the export began. What is missing is not made up: `verify` says so.
+    async fn chain(&mut self, client: &Client, chain: &Chain) -> anyhow::Result<()> {
+        let Chain { namespace, shard, seq, hash } = chain;
+        self.line(&ledger_file::chain(&ledger_file::name(namespace, *shard)));
+        let mut from = Some(1);
+        while let Some(first) = from {
+            let query = [
+                ("shard", shard.to_string()),
+                ("from", first.to_string()),
+                ("to", seq.to_string()),
+            ];
+            let page: Records = client.read("audit/records", &query).await?;
+            for Link { record, hash } in &page.records {
+                self.line(&ledger_file::record(record.get(), hash));
+            }
+            self.records += page.records.len() as u64;
+            from = page.next;
+        }
+        self.line(&ledger_file::end(*seq, hash));
+        Ok(())
+    }
+}
+
+impl Export {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let client = remote.client()?;
+        let Chains { chains } = client.read("audit", &[]).await?;
+        let mut written = Written::default();
+        written.line(ledger_file::HEAD);
+        for chain in &chains {
+            written.chain(&client, chain).await?;
+        }
+        let Written { all, records } = written;
+        output::line(ledger_file::last(chains.len(), records, &all));
+        output::talk(format_args!("written: {records} decisions"));
+        Ok(())
+    }
+}
