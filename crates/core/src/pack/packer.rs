@@ -113,8 +113,16 @@ impl Packer {
         for change in changes {
             self.touch(change, &mut touched);
         }
-        let Touched { mut rows, mut ranges, appended, audited, mut items, mut blocks, history, trimmed } =
-            touched;
+        let Touched {
+            mut rows,
+            mut ranges,
+            appended,
+            audited,
+            mut items,
+            mut blocks,
+            history,
+            trimmed,
+        } = touched;
         items.sort_unstable();
         items.dedup();
         blocks.sort_unstable();

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, ShardId, Text, TopicId};
 use crate::limits::{
-    AUDIT_BYTES, AUDIT_ROWS_MAX, DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, HISTORY_ROWS_MAX, OUTBOX_BYTES,
-    OUTBOX_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX, POINTER_ROWS_MAX,
+    AUDIT_BYTES, AUDIT_ROWS_MAX, DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX,
+    HISTORY_ROWS_MAX, OUTBOX_BYTES, OUTBOX_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX, POINTER_ROWS_MAX,
 };
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};

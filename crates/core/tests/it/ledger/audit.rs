@@ -149,7 +149,7 @@ fn the_result_of_whoever_follows_an_attempt_in_doubt_is_his() {
         6s audit 1..9
             #1 begin effect/orders/biller own.1 by w1 4a587d0e; #2 begin effect/orders/biller own.2 by w2 189027be; #3 finish effect/orders/biller own.2 SUCCEEDED by w2 3ab2bab4 (next 4)
         6s effect effect/orders/biller own
-            effect/orders/biller own.2 SUCCEEDED result 2, kept until 604805s
+            effect/orders/biller own.2 SUCCEEDED result 2, kept until 604805s; fence 1 of "w1" began 1s in doubt since 2s, abandoned
     "#]]);
 }
 

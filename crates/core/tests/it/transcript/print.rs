@@ -3,8 +3,8 @@
 use driftq_core::audit::{ChainHash, Tip};
 use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
 use driftq_core::command::{
-    Arrive, Arrived, AuditSlice, DeadLetter, Event, Explained, ExplainedMessage, Full, InGroup, PeekedMessage,
-    Routed,
+    Arrive, Arrived, AuditSlice, DeadLetter, Event, Explained, ExplainedMessage, Full, InGroup,
+    PeekedMessage, Routed,
 };
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{

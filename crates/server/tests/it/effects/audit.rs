@@ -132,7 +132,7 @@ async fn a_chain_goes_on_after_a_restart() {
 
 #[tokio::test]
 async fn each_shard_has_a_chain_of_its_own() {
-    let broker = Broker::with(|config| config.shards = 5).await;
+    let broker = Broker::with(|config| config.shards = Some(5)).await;
     for key in 0..40 {
         broker.execute(&format!("k{key}"), json!({ "on_doubt": "park" })).await;
     }
