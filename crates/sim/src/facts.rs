@@ -2,7 +2,9 @@
 //!
 //! Works on committed batches only, in commit order, and keeps no more than it needs to name things.
 
+mod asked;
 mod effect;
+mod outbox;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +13,6 @@ use driftq_checker::history::{
     Content, Fact, Granted, How, Lease, Name, Record, Retry, Stored, What,
 };
 use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
-use driftq_core::command::{Outgoing, Routed};
-use driftq_core::row::MarkKind;
 use driftq_core::{
     Batch, Command, ConsumerId, DeathReason, GroupId, Lane, Message, MessageId, Offset, Reply,
     RetryPolicy, Settings, ShardId, Ticket, TopicId,
@@ -21,38 +21,7 @@ use driftq_storage::Ownership;
 
 use crate::stats::Stats;
 
-/// What must be known of a command to say what its answer means.
-#[derive(Debug, Clone)]
-pub(crate) enum Asked {
-    /// The keyed part of a produce.
-    Keyed { topic: Name, tenant: Name, idem: Name, body: u64 },
-    /// Something about an effect.
-    OfTheLedger,
-    /// A commit under a delivery of that topic.
-    Commit(TopicId),
-}
-
-impl Asked {
-    pub(crate) fn of(command: &Command) -> Option<Asked> {
-        if let Command::Begin(_)
-        | Command::Finish(_)
-        | Command::ExtendEffect(_)
-        | Command::Resolve(_) = command
-        {
-            return Some(Asked::OfTheLedger);
-        }
-        if let Command::Commit(commit) = command {
-            return Some(Asked::Commit(commit.token.topic));
-        }
-        let Command::Produce(produce) = command else {
-            return None;
-        };
-        let idem = produce.envelope.idempotency_key.clone()?;
-        let tenant = produce.envelope.tenant_id.clone().unwrap_or_else(|| "default".into());
-        let body = body_in(std::str::from_utf8(&produce.value).unwrap_or(""));
-        Some(Asked::Keyed { topic: produce.topic.topic.clone(), tenant, idem, body })
-    }
-}
+pub(crate) use asked::Asked;
 
 #[derive(Debug, Clone)]
 struct KnownTopic {
@@ -133,13 +102,6 @@ pub(crate) fn content(message: &Message) -> Content {
         key: String::from_utf8_lossy(&message.key).into(),
         tenant: message.tenant().into(),
     }
-}
-
-/// The same of a message that is on its way.
-fn sent_content(message: &Outgoing) -> Content {
-    let text = std::str::from_utf8(&message.value).unwrap_or("");
-    let tenant = message.envelope.tenant_id.clone().unwrap_or_else(|| "default".into());
-    Content { body: body_in(text), key: String::from_utf8_lossy(&message.key).into(), tenant }
 }
 
 fn retry(policy: &RetryPolicy) -> Retry {
@@ -282,18 +244,7 @@ impl Facts {
                     self.open.push(Fact::Redriven { id, new, group });
                 }
             }
-            Change::Outbox { target, seq, message } => {
-                stats.saw("message sent to another shard");
-                let (to, number, topic) = (target.0, *seq, message.topic.clone());
-                let content = sent_content(message);
-                if let (Some(idem), Some(routed)) =
-                    (message.envelope.idempotency_key.clone(), message.routed)
-                {
-                    let asked = self.topic_name(routed.topic);
-                    self.pin(asked, content.tenant.clone(), idem, Some(routed), stats);
-                }
-                self.open.push(Fact::Sent { to, number, topic, message: content });
-            }
+            Change::Outbox { target, seq, message } => self.sent(*target, *seq, message, stats),
             Change::OutboxGone { target, seq } => {
                 self.open.push(Fact::Left { to: target.0, number: *seq });
             }
@@ -350,41 +301,6 @@ impl Facts {
 
     fn topic_name(&self, topic: TopicId) -> Name {
         self.here.topic_name(topic)
-    }
-
-    /// The message of a key goes to another shard.
-    fn pin(
-        &mut self,
-        topic: Name,
-        tenant: Name,
-        idem: Name,
-        routed: Option<Routed>,
-        stats: &mut Stats,
-    ) {
-        let Some(Routed { expires, .. }) = routed else { return };
-        let (identity, until) = ((topic.clone(), tenant.clone(), idem.clone()), expires.0);
-        if self.pins.insert(identity.clone(), until) == Some(until) {
-            stats.saw("pin found again");
-        }
-        self.keys.insert(identity, until);
-        self.open.push(Fact::Pinned { topic, tenant, idem, until });
-    }
-
-    fn mark(&mut self, kind: MarkKind, shard: u32, value: u64, stats: &mut Stats) {
-        match kind {
-            MarkKind::Arrived => {
-                let before = self.arrived.insert((shard, self.shard), value);
-                if before == Some(value) {
-                    stats.saw("messages of another shard that were here before");
-                }
-                self.open.push(Fact::Arrived { from: shard, through: value });
-            }
-            MarkKind::Refused => {
-                stats.saw("message of another shard turned away");
-                self.open.push(Fact::TurnedAway { from: shard, number: value - 1 });
-            }
-            MarkKind::Expiry | MarkKind::OutboxNext | MarkKind::OutboxDone => {}
-        }
     }
 
     fn topic(&mut self, row: &TopicRow) {

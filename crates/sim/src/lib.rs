@@ -10,6 +10,7 @@ pub mod bench;
 mod carry;
 mod clients;
 mod commit;
+mod connection;
 mod consumer;
 mod effects;
 mod executor;

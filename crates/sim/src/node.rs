@@ -7,12 +7,13 @@ use driftq_core::change::Effect;
 use driftq_core::placement::Place;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
-    Answered, Clock, Command, ConsumerId, Input, Line, Output, Pipeline, PipelineConfig, Release,
-    Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
+    Answered, Clock, Command, ConsumerId, Input, Output, Pipeline, PipelineConfig, Release, Reply,
+    Session, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, recover};
 
+use crate::connection::Connection;
 use crate::facts::Asked;
 use crate::network::Heard;
 use crate::stats::Point;
@@ -41,16 +42,6 @@ pub(crate) fn group_counters(group: &GroupView) -> Vec<Counters> {
 
 /// Tickets of commands that nobody waits for.
 const NOBODY: u64 = 1 << 60;
-
-/// A connection of a consumer.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) session: Session,
-    /// Until when its client reads nothing.
-    pub(crate) stalled_until: u64,
-    /// When the last line arrives: lines do not overtake each other.
-    pub(crate) last_line_at: u64,
-}
 
 /// A batch under way.
 #[derive(Debug)]
@@ -151,7 +142,7 @@ impl World {
         }
     }
 
-    fn alive(&mut self, life: u64) -> Option<&mut Node> {
+    pub(crate) fn alive(&mut self, life: u64) -> Option<&mut Node> {
         self.nodes.iter_mut().flatten().find(|node| node.life == life)
     }
 
@@ -442,68 +433,5 @@ impl World {
             }
         }
         self.write_lines(life);
-    }
-
-    /// Lets every connection write what its client can take, and ends those that are due.
-    pub(crate) fn write_lines(&mut self, life: u64) {
-        let Some(node) = self.alive(life) else { return };
-        let consumers: Vec<ConsumerId> = node.connections.keys().copied().collect();
-        for consumer in consumers {
-            let now = self.now;
-            let Some(connection) =
-                self.alive(life).and_then(|node| node.connections.get_mut(&consumer))
-            else {
-                continue;
-            };
-            let mut lines = Vec::new();
-            let is_answered = connection.session.is_due(Timestamp(now));
-            if connection.stalled_until <= now {
-                while let Some(line) = connection.session.pull(Timestamp(now)) {
-                    if let Line::Delivery(delivery) = line {
-                        lines.push(delivery);
-                    } else {
-                        break;
-                    }
-                }
-            }
-            let mut at = connection.last_line_at.max(now);
-            for delivery in lines {
-                at += self.rng.u64(0..4);
-                self.later(at - now, Happening::Line { consumer, delivery });
-            }
-            if let Some(connection) =
-                self.alive(life).and_then(|node| node.connections.get_mut(&consumer))
-            {
-                connection.last_line_at = at;
-            }
-            if is_answered {
-                self.hang_up_after(consumer, at);
-            }
-        }
-    }
-
-    /// Ends a connection; its consumer hears of it at `at`.
-    fn hang_up_after(&mut self, consumer: ConsumerId, at: u64) {
-        let mut nodes = self.nodes.iter_mut().flatten();
-        let Some((life, connection)) =
-            nodes.find_map(|node| Some((node.life, node.connections.remove(&consumer)?)))
-        else {
-            return;
-        };
-        let mut session = connection.session;
-        let commands = session.end();
-        if commands.len() > 1 {
-            self.stats.saw("give-back");
-        }
-        for command in commands {
-            self.tell(life, command);
-        }
-        let wait_ms = at.saturating_sub(self.now) + 1;
-        self.later(wait_ms, Happening::Hangup { consumer });
-    }
-
-    /// A connection ends now.
-    pub(crate) fn hang_up(&mut self, consumer: ConsumerId) {
-        self.hang_up_after(consumer, self.now);
     }
 }
