@@ -272,6 +272,9 @@ pub struct EffectRow {
     /// The delivery it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<Under>,
+    /// Open messages it was begun under: its time does not begin before they are over.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub holders: u32,
     /// Who holds it, or held it last.
     pub owner: Text,
     /// How long the provider remembers the downstream key.
@@ -291,6 +294,10 @@ pub struct EffectRow {
     /// Who ended the doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
+}
+
+fn is_none(holders: &u32) -> bool {
+    *holders == 0
 }
 
 impl EffectRow {

@@ -161,9 +161,10 @@ impl<'a> Judge<'_, 'a> {
     /// Whoever is told an outcome under a delivery may be delivered the message again and ask again.
     fn keeps_the_outcome(&mut self, effect: EffectId, begin: &Begin, states: &States<'a>) {
         let Some(lease) = &begin.lease else { return };
+        let is_same = |under: &Lease| *lease == Lease { attempt: lease.attempt, ..under.clone() };
         let is_kept = |known: &Known<'_>| {
-            let under = known.record.under.as_ref();
-            under.is_some_and(|under| *lease == Lease { attempt: lease.attempt, ..under.clone() })
+            let holders = self.holders.get(&(effect, known.record.right.life));
+            holders.into_iter().flatten().any(|(_, under)| is_same(under))
         };
         if !states.iter().flatten().any(is_kept) {
             let says = format_args!("is told to a message, and not kept while that is open");

@@ -13,7 +13,7 @@ mod told;
 
 use std::fmt;
 
-use crate::history::{Finish, How, Progress, Record, Status};
+use crate::history::{Finish, How, Lease, Progress, Record, Status};
 use crate::ids::{CallId, Column, EffectId, EntryId, FastMap, FastSet};
 use crate::invariant::Invariant;
 use crate::invariant::Invariant::{I34, I37};
@@ -58,7 +58,9 @@ struct Judge<'s, 'a> {
     earlier: FastMap<EffectId, Vec<Option<Known<'a>>>>,
     /// Effects whose holder must have lost its delivery when the batch ends.
     doubted: Vec<(EffectId, EntryId, u32)>,
-    /// Effects whose message must be over when the batch ends, for their time begins.
+    /// Messages each life of an effect was begun under.
+    holders: FastMap<(EffectId, u64), Vec<(EntryId, &'a Lease)>>,
+    /// Effects whose messages must be over when the batch ends, for their time begins.
     let_go: Vec<(EffectId, EntryId)>,
 }
 
@@ -101,6 +103,7 @@ impl<'s, 'a> Judge<'s, 'a> {
             now: 0,
             earlier: FastMap::default(),
             doubted: Vec::new(),
+            holders: FastMap::default(),
             let_go: Vec::new(),
         }
     }
@@ -172,13 +175,10 @@ impl<'s, 'a> Judge<'s, 'a> {
         }
     }
 
-    /// A message is done: every effect that was last begun under it has a known outcome.
+    /// A message is done: every effect that was begun under it has a known outcome.
     fn acked(&mut self, entry: EntryId) {
         for effect in self.begun.remove(&entry).unwrap_or_default() {
-            let Some(known) = self.effects[effect].filter(|known| known.under == Some(entry))
-            else {
-                continue;
-            };
+            let Some(known) = self.effects[effect] else { continue };
             if !matches!(known.record.progress, Progress::Known(_)) {
                 let text = self.story.places.entry_text(entry);
                 let says = format_args!("has no known outcome, and {text} is acked");

@@ -34,7 +34,13 @@ impl<'a> Judge<'_, 'a> {
             }
             None => self.is_born(effect, record),
         }
-        self.kept(effect, former, record, under);
+        if let (Some(entry), Some(lease)) = (under, &record.under) {
+            let holders = self.holders.entry((effect, record.right.life)).or_default();
+            if holders.iter().all(|(other, _)| *other != entry) {
+                holders.push((entry, lease));
+            }
+        }
+        self.kept(effect, former, record);
         Known { record, under, is_after_doubt }
     }
 
@@ -217,13 +223,7 @@ impl<'a> Judge<'_, 'a> {
     }
 
     /// How long the record is kept.
-    fn kept(
-        &mut self,
-        effect: EffectId,
-        former: Option<Known<'_>>,
-        record: &Record,
-        under: Option<EntryId>,
-    ) {
+    fn kept(&mut self, effect: EffectId, former: Option<Known<'_>>, record: &Record) {
         let Some(until) = record.kept_until else { return };
         let before = former.filter(|former| former.record.right.life == record.right.life);
         if before.is_some_and(|before| before.record.kept_until == Some(until)) {
@@ -236,9 +236,9 @@ impl<'a> Judge<'_, 'a> {
             let says = format_args!("is kept from {now} until {until}, not for {ttl_ms} ms");
             self.breaks(I43, effect, says);
         }
-        if let Some(entry) = under {
-            self.let_go.push((effect, entry));
-        }
+        let life = record.right.life;
+        let of_life = self.holders.get(&(effect, life)).into_iter().flatten();
+        self.let_go.extend(of_life.map(|(entry, _)| (effect, *entry)));
     }
 
     /// The batch is complete: what its parts left open must have come true.

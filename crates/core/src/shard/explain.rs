@@ -187,7 +187,7 @@ impl Shard {
         let effects = match entry {
             Some(entry) => {
                 let held = Held { topic, group, lane, offset, entry };
-                self.effects_under(now, &held, found)?.rows
+                self.effects_under(now, &held, found)?.all()
             }
             None => Vec::new(),
         };

@@ -58,24 +58,26 @@ impl Shard {
                 return Err(Rejection::NotFound(Missing::Effect).into());
             }
             self.check_storage()?;
-            return self.grant(now, begin, &asked, None);
+            return self.grant(now, begin, &asked, None, found);
         };
         if row.request != asked.request && !(again && asked.request.is_none()) {
             return Err(Rejection::RequestConflict.into());
         }
         match super::state_now(now, &row) {
             EffectState::InProgress => self.in_progress(now, begin, &asked, row),
-            EffectState::Succeeded | EffectState::FailedFinal => self.replay(now, &asked, row),
+            EffectState::Succeeded | EffectState::FailedFinal => {
+                self.replay(now, &asked, row, found)
+            }
             EffectState::FailedRetryable => match (&asked.place, again) {
                 (Place::Alone { .. }, false) => {
                     Ok(self.began(now, BeginDecision::Retryable, row, Vec::new()))
                 }
                 // The queue, or the caller, has already decided to try again.
                 (Place::Alone { .. }, true) | (Place::Under(..), _) => {
-                    self.grant(now, begin, &asked, Some(row))
+                    self.grant(now, begin, &asked, Some(row), found)
                 }
             },
-            EffectState::InDoubt => self.grant(now, begin, &asked, Some(row)),
+            EffectState::InDoubt => self.grant(now, begin, &asked, Some(row), found),
             EffectState::Parked => {
                 let doubt = Box::new(row.doubt.expect("what is in doubt says why"));
                 Err(Rejection::Parked { doubt, retry_after_ms: PARKED_RETRY_MS }.into())
@@ -195,14 +197,21 @@ impl Shard {
     }
 
     /// The outcome, once more. While the message is open it is not forgotten.
-    fn replay(&self, now: Timestamp, asked: &Asked<'_>, row: EffectRow) -> Decided {
+    fn replay(
+        &self,
+        now: Timestamp,
+        asked: &Asked<'_>,
+        row: EffectRow,
+        found: &Found<'_>,
+    ) -> Decided {
         let mut changes = Vec::new();
         let mut row = row;
         if let Place::Under(held, under) = &asked.place
-            && !row.under.is_some_and(|before| before.is_of_same_entry(&under.hold))
+            && !self.holds(held, effect_hash(&row.name), found)?
         {
             self.hold_effect(held, &row.name, 0, &mut changes)?;
-            row = EffectRow { under: Some(*under), expires: Timestamp::MAX, ..row };
+            let holders = row.holders + 1;
+            row = EffectRow { under: Some(*under), holders, expires: Timestamp::MAX, ..row };
             self.put_effect(now, row.clone(), &mut changes);
         }
         Ok(self.began(now, BeginDecision::Replay, row, changes))
@@ -215,8 +224,10 @@ impl Shard {
         begin: &Begin,
         asked: &Asked<'_>,
         before: Option<EffectRow>,
+        found: &Found<'_>,
     ) -> Decided {
         let mut changes = Vec::new();
+        let mut holders = before.as_ref().map_or(0, |row| row.holders);
         let is_known = before.as_ref().is_some_and(|row| row.state.is_known());
         let renew = before.as_ref().is_some_and(|row| row.renew);
         let (under, lease_ms) = match &asked.place {
@@ -226,9 +237,12 @@ impl Shard {
                     .and_then(|row| row.under)
                     .is_some_and(|before| before.is_of_same_entry(&under.hold));
                 let is_counted = was_here && !is_known;
-                match was_here {
+                match self.holds(held, effect_hash(&asked.name), found)? {
                     true => self.count_effect(held, 0, u8::from(!is_counted), &mut changes),
-                    false => self.hold_effect(held, &asked.name, 1, &mut changes)?,
+                    false => {
+                        self.hold_effect(held, &asked.name, 1, &mut changes)?;
+                        holders += 1;
+                    }
                 }
                 (Some(*under), 0)
             }
@@ -261,6 +275,7 @@ impl Shard {
             lease_ms,
             until: now.after(lease_ms),
             under,
+            holders,
             owner: asked.owner.clone(),
             window_ms: before.as_ref().and_then(|row| row.window_ms).or(begin.window_ms),
             key_since: before.as_ref().filter(|_| !renew).map_or(now, |row| row.key_since),
@@ -317,11 +332,10 @@ impl Shard {
 
     fn count_effect(&self, held: &Held<'_>, begun: u8, unfinished: u8, changes: &mut Vec<Change>) {
         let before = held.entry;
-        let entry = Entry {
-            begun: before.begun + begun,
-            unfinished: before.unfinished + unfinished,
-            ..*before
-        };
+        let begun = before.begun + begun;
+        // One that went on to another message and came back is counted already.
+        let unfinished = before.unfinished.saturating_add(unfinished).min(begun);
+        let entry = Entry { begun, unfinished, ..*before };
         if entry != *before {
             changes.push(open(held, entry));
         }

@@ -41,6 +41,14 @@ impl Shard {
         let name = self.delivery_effect(held, message, None)?;
         let is_own = |row: &&mut EffectRow| row.name == name;
         let owner = self.owners.name(held.entry.owner);
+        // It may be at another message of the same key; if nobody has it there, it is this one's again.
+        for mut row in effects.others.extract_if(.., |row| row.name == name) {
+            if self.held_until(now, &row).is_some() {
+                return Err(self.in_progress_elsewhere(now, row).into());
+            }
+            row.under = Some(under);
+            effects.rows.push(row);
+        }
         if let Some(row) = effects.rows.iter_mut().find(is_own) {
             let again = self.may_succeed(now, row.clone(), owner)?;
             let Some(ended) = succeeded(now, again, outcome)? else { return Ok(None) };
@@ -70,6 +78,7 @@ impl Shard {
                 lease_ms: 0,
                 until: now,
                 under: None,
+                holders: 0,
                 owner,
                 window_ms: None,
                 key_since: now,
@@ -80,8 +89,8 @@ impl Shard {
                 resolution: None,
             },
         };
-        // The message is over with this commit: so begins the time of its result.
-        let expires = now.after(row.ttl_ms);
+        // The message is over with this commit: so begins the time of its result, if no other is open.
+        let expires = if self.is_waited_for(&row) { Timestamp::MAX } else { now.after(row.ttl_ms) };
         let ended = succeeded(now, EffectRow { under: Some(under), expires, ..row }, outcome)?;
         Ok(ended.map(|row| {
             let is_granted = before != Some(row.fence);

@@ -19,8 +19,8 @@ impl Shard {
         cause: DoubtCause,
         changes: &mut Vec<Change>,
     ) {
-        for row in effects.rows {
-            self.doubt(now, row, cause, changes);
+        for row in effects.rows.iter().filter_map(|row| doubted(now, row, cause)) {
+            self.put_effect(now, row, changes);
         }
     }
 
@@ -32,7 +32,8 @@ impl Shard {
         effects: Effects,
         changes: &mut Vec<Change>,
     ) -> Result<(), Rejection> {
-        let unknown = effects.rows.iter().filter(|row| !row.state.is_known());
+        let all = effects.rows.iter().chain(&effects.others);
+        let unknown = all.filter(|row| !row.state.is_known());
         let unknown: Vec<Text> = unknown.map(|row| row.name.key.clone()).collect();
         if !unknown.is_empty() {
             return Err(Rejection::Unfinished(unknown));
@@ -50,17 +51,12 @@ impl Shard {
         cause: DoubtCause,
         changes: &mut Vec<Change>,
     ) {
-        for row in effects.rows.extract_if(.., |row| !row.state.is_known()) {
-            self.doubt(now, row, cause, changes);
+        for row in &mut effects.rows {
+            if let Some(doubted) = doubted(now, row, cause) {
+                *row = doubted;
+            }
         }
         self.let_go(now, held, effects, changes);
-    }
-
-    fn doubt(&self, now: Timestamp, row: EffectRow, cause: DoubtCause, changes: &mut Vec<Change>) {
-        if row.state == EffectState::InProgress {
-            let row = EffectRow { updated_at: now, ..row };
-            self.put_effect(now, super::in_doubt(row, cause, now), changes);
-        }
     }
 
     fn let_go(&self, now: Timestamp, held: &Held<'_>, effects: Effects, changes: &mut Vec<Change>) {
@@ -68,9 +64,12 @@ impl Shard {
         let generation = held.group.cursor(lane).start.generation;
         let gone = |hash| Change::HeldGone { generation, lane, offset, hash };
         changes.extend(effects.hashes.into_iter().map(gone));
-        for row in effects.rows {
-            let expires = now.after(row.ttl_ms);
-            self.put_effect(now, EffectRow { expires, ..row }, changes);
+        for row in effects.rows.into_iter().chain(effects.others) {
+            let mut row = EffectRow { holders: row.holders.saturating_sub(1), ..row };
+            if row.state.is_known() && !self.is_waited_for(&row) {
+                row.expires = now.after(row.ttl_ms);
+            }
+            self.put_effect(now, row, changes);
         }
     }
 
@@ -100,15 +99,45 @@ impl Shard {
             return Err(needs.into());
         }
         let hold = Hold { group: group.row.id, lane, generation, offset, attempt: 0 };
-        rows.retain(|row| row.under.is_some_and(|under| under.is_of_same_entry(&hold)));
-        Ok(Effects { hashes, rows })
+        let is_own = |row: &EffectRow| row.under.is_some_and(|under| under.is_of_same_entry(&hold));
+        let (rows, others) = rows.into_iter().partition(is_own);
+        Ok(Effects { hashes, rows, others })
     }
+
+    /// Whether an effect was begun under an open entry before. Nothing is read where none was.
+    pub(super) fn holds(
+        &self,
+        held: &Held<'_>,
+        hash: Hash16,
+        found: &Found<'_>,
+    ) -> Result<bool, Refusal> {
+        if held.entry.begun == 0 {
+            return Ok(false);
+        }
+        let generation = held.group.cursor(held.lane).start.generation;
+        Ok(found.held(generation, held.lane, held.offset)?.contains(&hash))
+    }
+}
+
+/// An effect that was in progress when its attempt ended.
+fn doubted(now: Timestamp, row: &EffectRow, cause: DoubtCause) -> Option<EffectRow> {
+    let is_left = row.state == EffectState::InProgress;
+    is_left.then(|| super::in_doubt(EffectRow { updated_at: now, ..row.clone() }, cause, now))
 }
 
 /// What was begun under an open entry.
 #[derive(Default)]
 pub(in crate::shard) struct Effects {
     hashes: Vec<Hash16>,
-    /// As they are now, without those that have gone on to another message.
+    /// As they are now.
     pub(in crate::shard) rows: Vec<EffectRow>,
+    /// Those that have gone on to another message of the same key.
+    pub(super) others: Vec<EffectRow>,
+}
+
+impl Effects {
+    pub(in crate::shard) fn all(mut self) -> Vec<EffectRow> {
+        self.rows.extend(self.others);
+        self.rows
+    }
 }

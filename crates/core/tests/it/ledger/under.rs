@@ -519,3 +519,79 @@ fn by_force_a_forgotten_effect_is_executed_again() {
             EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 74s
     "#]]);
 }
+
+#[test]
+fn an_outcome_is_kept_until_the_last_message_of_its_key_is_over() {
+    check(expect![[r#"
+        0s topic orders 1 effect=60s dedupe=60s on_doubt=retry
+            created
+        0s produce orders a
+            stored 0:0
+        0s produce orders b
+            stored 0:1
+        0s join a orders/biller lease=1h credit=2 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 3600s
+            a gets orders/biller 0:1.1 "b" spent 1 until 3600s
+        1s begin-under orders/biller 0:0.1 key=k
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 3600s
+        2s finish effect/orders/biller k.1 succeeded result=1
+            effect/orders/biller k.1 SUCCEEDED result 1
+        3s begin-under orders/biller 0:1.1 key=k
+            REPLAY: effect/orders/biller k.1 SUCCEEDED result 1
+        4s ack orders/biller 0:1.1
+            ok
+            orders/biller 0:1 acked
+        5s effect effect/orders/biller k
+            effect/orders/biller k.1 SUCCEEDED result 1
+        200s begin-under orders/biller 0:0.1 key=k
+            REPLAY: effect/orders/biller k.1 SUCCEEDED result 1
+        201s ack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 acked
+        202s effect effect/orders/biller k
+            effect/orders/biller k.1 SUCCEEDED result 1, kept until 261s
+    "#]]);
+}
+
+#[test]
+fn a_message_waits_for_an_effect_that_another_of_its_key_is_at() {
+    check(expect![[r#"
+        0s topic orders 1 on_doubt=retry retry=9,1s,1s
+            created
+        0s produce orders a
+            stored 0:0
+        0s produce orders b
+            stored 0:1
+        0s join a orders/biller lease=1h credit=2 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 3600s
+            a gets orders/biller 0:1.1 "b" spent 1 until 3600s
+        1s begin-under orders/biller 0:0.1 key=k
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 3600s
+        2s nack orders/biller 0:0.1 delay=1s
+            ok
+            effect/orders/biller k.1 in doubt: abandoned
+            orders/biller 0:0 nacked, due 3s
+        2s begin-under orders/biller 0:1.1 key=k
+            EXECUTE: effect/orders/biller k.2 IN_PROGRESS until 3600s; fence 1 of "w1" began 1s in doubt since 2s, abandoned
+        3s wait
+            a gets orders/biller 0:0.2 "a" spent 2 until 3603s after "nack"
+        4s ack orders/biller 0:0.2
+            refused: effects are not finished: k
+        5s finish effect/orders/biller k.2 succeeded
+            effect/orders/biller k.2 SUCCEEDED; fence 1 of "w1" began 1s in doubt since 2s, abandoned
+        6s ack orders/biller 0:0.2
+            ok
+            orders/biller 0:0 acked
+        7s effect effect/orders/biller k
+            effect/orders/biller k.2 SUCCEEDED; fence 1 of "w1" began 1s in doubt since 2s, abandoned
+        8s ack orders/biller 0:1.1
+            ok
+            orders/biller 0:1 acked
+        9s effect effect/orders/biller k
+            effect/orders/biller k.2 SUCCEEDED, kept until 604808s; fence 1 of "w1" began 1s in doubt since 2s, abandoned
+        9s rows held
+            held 0
+    "#]]);
+}
