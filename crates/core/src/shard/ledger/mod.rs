@@ -198,7 +198,7 @@ impl Shard {
         let is_gone = row.under.is_some_and(|under| {
             let cursor = self.groups.get(&under.hold.group);
             let cursor = cursor.and_then(|group| group.cursors.get(under.hold.lane.index()));
-            !cursor.is_some_and(|cursor| cursor.start.generation == under.hold.generation)
+            cursor.is_none_or(|cursor| cursor.start.generation != under.hold.generation)
         });
         row.holders > u32::from(is_gone)
     }
