@@ -209,7 +209,7 @@ impl Shard {
         };
         let (mut produced, mut needs): (Vec<CommitReceipt>, Reads) = (Vec::new(), Vec::new());
         for (index, asked) in commit.produce.iter().enumerate() {
-            let refused = |refusal: Refusal| in_part(Part::Produce, index, refusal);
+            let refused = |refusal: Refusal| refusal.in_part(Part::Produce, index);
             let produce = with_origin(asked, message);
             let stored = match self.elsewhere(now, &produce) {
                 Err(why) => return Err(refused(why.into())),
@@ -254,7 +254,7 @@ fn conclude(
 ) -> Result<Vec<EffectRow>, Refusal> {
     let mut concluded = Vec::new();
     for (index, finish) in commit.effects.iter().enumerate() {
-        let refused = |why: Rejection| in_part(Part::Effects, index, why.into());
+        let refused = |why: Rejection| Refusal::from(why).in_part(Part::Effects, index);
         ledger::check_finish(finish).map_err(refused)?;
         let Finish { token, .. } = finish;
         let is_meant =
@@ -269,15 +269,6 @@ fn conclude(
         }
     }
     Ok(concluded)
-}
-
-pub(super) fn in_part(part: Part, index: usize, refusal: Refusal) -> Refusal {
-    match refusal {
-        Refusal::Rejected(why) => {
-            Refusal::Rejected(Rejection::InPart { part, index, why: Box::new(why) })
-        }
-        Refusal::Needs(_) | Refusal::Damaged(_) => refusal,
-    }
 }
 
 /// The next step belongs to the run and the customer of the one before, unless it says otherwise.

@@ -61,7 +61,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit::Tip;
 use crate::change::{Change, Decision, Garbage, Lookup, Reads, Want};
-use crate::command::{Command, Hold, Missing, Rejection, Reply, TopicName};
+use crate::command::{Command, Hold, Missing, Part, Rejection, Reply, TopicName};
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
 use crate::limits::LAPSE_MAX;
 use crate::pack::Damaged;
@@ -117,6 +117,18 @@ pub(crate) enum Refusal {
     Needs(Reads),
     /// Rows are not what was written: nothing can be decided on them.
     Damaged(Damaged),
+}
+
+impl Refusal {
+    /// What is refused is one item of a command.
+    fn in_part(self, part: Part, index: usize) -> Refusal {
+        match self {
+            Refusal::Rejected(why) => {
+                Refusal::Rejected(Rejection::InPart { part, index, why: Box::new(why) })
+            }
+            Refusal::Needs(_) | Refusal::Damaged(_) => self,
+        }
+    }
 }
 
 impl From<Damaged> for Refusal {

@@ -16,7 +16,6 @@ use crate::message::Message;
 use crate::pack::{dataset_hash, pointer_row};
 use crate::pipeline::found::Found;
 use crate::row::Key;
-use crate::shard::commit::in_part;
 use crate::shard::settle::Held;
 use crate::shard::{Decided, Refusal, Shard};
 use crate::time::Timestamp;
@@ -103,7 +102,7 @@ impl Shard {
                 let is_same = before.message == id && before.group == held.group.row.name;
                 if !is_same && !set.replace {
                     let why = Rejection::PointerExists(Box::new(before));
-                    return Err(in_part(Part::Pointers, index, why.into()));
+                    return Err(Refusal::from(why).in_part(Part::Pointers, index));
                 }
             }
             let SetPointer { name, location, checksum, replace: _ } = set.clone();
