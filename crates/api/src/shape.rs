@@ -52,7 +52,7 @@ impl ErrorCode {
             | ErrorCode::PermissionDenied
             | ErrorCode::MethodNotAllowed => Vec::new(),
             ErrorCode::NotFound => {
-                let kinds = word(&["route", "topic", "group", "message", "effect"]);
+                let kinds = word(&["route", "topic", "group", "message", "effect", "pointer"]);
                 item().into_iter().chain([always("kind", kinds)]).collect()
             }
             ErrorCode::RequestTimeout => vec![always("outcome", word(&["none"]))],
