@@ -118,6 +118,11 @@ fn take_tours(tree: &Tree, scratch: &Scratch) -> anyhow::Result<Duration> {
         let mut reader = Reader::new(tree, scratch, command)?;
         let began = Instant::now();
         reader.follow(&[Line { command: command.to_owned(), shown: None }])?;
+        // It listens before it has printed all of it.
+        let is_whole = |text: &str| text.contains("/ack") && text.ends_with('\n');
+        while !is_whole(&reader.printed()?) && began.elapsed() < FIRST_ACK_MAX {
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let tour = indented(&reader.printed()?);
         let ack = tour.iter().position(|line| line.command.contains("/ack"));
         let (to_ack, rest) = tour.split_at(ack.context("a tour has an ack")? + 1);
