@@ -31,9 +31,9 @@ impl Line<'_> {
             return Line::Chain(name);
         }
         let record = inside(RECORD).and_then(|rest| {
-            let (rest, hash) =
-                rest.strip_suffix('"')?.split_at_checked(rest.len() - 1 - HASH_CHARS)?;
-            Some(Line::Record(rest.strip_suffix(HASH)?, hash))
+            let rest = rest.strip_suffix('"')?;
+            let (text, hash) = rest.split_at_checked(rest.len().checked_sub(HASH_CHARS)?)?;
+            Some(Line::Record(text.strip_suffix(HASH)?, hash))
         });
         record.unwrap_or(Line::Other)
     }

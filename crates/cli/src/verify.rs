@@ -307,6 +307,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_record_too_short_for_its_hash_is_none() {
+        for line in [r#"{"record":"}"#, r#"{"record":{},"hash":"ab"}"#] {
+            let file = format!("{}\n{line}\n", ledger_file::HEAD);
+            let told = format!("{:#}", check(file.as_bytes()).unwrap_err());
+            assert_eq!(told, "line 2: the lines before this are not those that were written");
+        }
+    }
+
     /// What somebody would write who can hash: `decision key.fence STATE`, one a record.
     fn forged(records: &[&str]) -> String {
         let name = ledger_file::name("default", 0);
