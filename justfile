@@ -75,7 +75,7 @@ bugs *NAMES:
 # The real server on SQLite: killed KILLS times under load, system calls that fail, a full disk; PART: one of these
 crash KILLS='20' PART='': (crash-in 'sim' KILLS PART)
 
-# The same server with several shards: killed KILLS times while commits end effects and produce on other shards
+# The same server with several shards: killed KILLS times while commits end effects and produce on other shards; then its ledger is exported and verified
 crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
 
 # With the binaries that are there anyway

@@ -1,4 +1,4 @@
-//! SIGKILL while commits cross shards: every step once, no effect accepted twice.
+//! SIGKILL while commits cross shards: every step once, no effect accepted twice, and proof of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::clients::{Client, TOPIC, consume};
 use crate::effects::{GROUP, Progress, STEPS, STEPS_OF_AN_ORDER, order, steps_of, work};
 use crate::history::History;
+use crate::proof::{self, Proof};
 
 const SHARDS: u32 = 4;
 const PRODUCERS: u32 = 2;
@@ -40,6 +41,8 @@ pub(crate) struct Crossed {
     /// Steps that are not there, and those that are there more than once.
     pub(crate) missing: usize,
     pub(crate) doubled: usize,
+    /// What the export shows, or where it falls short.
+    pub(crate) proof: anyhow::Result<Proof>,
 }
 
 pub(crate) async fn run(binary: &str, data: &Path, kills: u64) -> anyhow::Result<Crossed> {
@@ -90,6 +93,11 @@ pub(crate) async fn run(binary: &str, data: &Path, kills: u64) -> anyhow::Result
     client.history.push(u32::MAX, What::Ended);
     let events = client.history.take();
     let (orders, places) = (orders(&events), places(&events));
+    // What it exports is what it finds on its disk.
+    broker.start_again(None).await?;
+    let told = proof::told(&events);
+    let proof = proof::run(binary, &broker.url(), data, &told, orders.len()).await;
+    broker.kill().await?;
     let wanted = || orders.iter().flat_map(|order| steps_of(*order));
     let copies = |body: u64| places.get(&body).map_or(0, BTreeSet::len);
     Ok(Crossed {
@@ -102,6 +110,7 @@ pub(crate) async fn run(binary: &str, data: &Path, kills: u64) -> anyhow::Result
         replayed: progress.replayed.load(Ordering::Relaxed),
         missing: wanted().filter(|(_, body)| copies(*body) == 0).count(),
         doubled: wanted().filter(|(_, body)| copies(*body) > 1).count(),
+        proof,
     })
 }
 

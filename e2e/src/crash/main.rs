@@ -5,6 +5,7 @@
 //! 3. `faults`: one system call of the storage kills, fails or waits: each kind at each of the first calls.
 //! 4. `full`: a small disk, filled to the mark and drained.
 //! 5. `effects`, only if named: killed KILLS times while commits end effects and send next steps to other shards.
+//!    Then its ledger is exported and verified, and so are copies of it that were changed.
 //!
 //! Each time everything is drained at the end and the checker judges what the clients saw: nothing
 //! acknowledged is lost, nothing settled comes back, no stale attempt was let through.
@@ -18,6 +19,7 @@ mod full;
 mod history;
 mod kills;
 mod load;
+mod proof;
 mod wal;
 
 use std::path::Path;
@@ -46,7 +48,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let only = arguments.next();
     let data = Directory::make()?;
     let began = Instant::now();
-    let mut violations = 0;
+    let (mut violations, mut proved) = (0, String::new());
     for part in ["kills", "control", "faults", "full"] {
         if only.as_ref().is_none_or(|only| only == part) {
             violations += match part {
@@ -58,9 +60,11 @@ async fn main() -> anyhow::Result<ExitCode> {
         }
     }
     if only.as_deref() == Some("effects") {
-        violations += crossed(&binary, &data.path().join("effects"), kills).await?;
+        let found;
+        (found, proved) = crossed(&binary, &data.path().join("effects"), kills).await?;
+        violations += found;
     }
-    println!("kills {kills}, violations {violations}, {} s", began.elapsed().as_secs());
+    println!("kills {kills}, violations {violations}{proved}, {} s", began.elapsed().as_secs());
     Ok(if violations == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -89,7 +93,8 @@ async fn killed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> 
     Ok(violations.len())
 }
 
-async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> {
+/// Returns the violations, and what was proved besides.
+async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<(usize, String)> {
     let run = crossing::run(binary, data, kills).await?;
     for violation in run.report.violations.iter().take(20) {
         println!("{violation:?}");
@@ -113,7 +118,23 @@ async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize>
         "too little happened"
     );
     anyhow::ensure!(run.missing + run.doubled == 0, "a step is missing or there twice");
-    Ok(run.report.violations.len())
+    let proof = run.proof?;
+    println!(
+        "export: {} bytes in {} ms, verified in {} ms: decisions {}, of which clients were told {}; outcomes {} of {} orders; copies checked in {} ms",
+        proof.bytes,
+        proof.export.as_millis(),
+        proof.verify.as_millis(),
+        proof.decisions,
+        proof.told,
+        proof.outcomes,
+        run.orders,
+        proof.copies.as_millis()
+    );
+    let proved = format!(
+        ", exported decisions {}, changed copies refused {}",
+        proof.decisions, proof.refused
+    );
+    Ok((run.report.violations.len(), proved))
 }
 
 async fn control(binary: &str, data: &Path) -> anyhow::Result<usize> {
