@@ -186,21 +186,10 @@ impl Shard {
     /// When the row of a known outcome is over: not while a message it was begun under is open.
     fn end_of(&self, now: Timestamp, row: &EffectRow) -> Timestamp {
         let is_open = row.under.is_some_and(|under| self.open_entry(&under.hold).is_some());
-        match is_open || self.is_waited_for(row) {
+        match is_open || row.holders > 0 {
             true => Timestamp::MAX,
             false => now.after(row.ttl_ms),
         }
-    }
-
-    /// Whether a message it was begun under is open, but for one that went with its group or by a seek:
-    /// nobody counted that.
-    fn is_waited_for(&self, row: &EffectRow) -> bool {
-        let is_gone = row.under.is_some_and(|under| {
-            let cursor = self.groups.get(&under.hold.group);
-            let cursor = cursor.and_then(|group| group.cursors.get(under.hold.lane.index()));
-            cursor.is_none_or(|cursor| cursor.start.generation != under.hold.generation)
-        });
-        row.holders > u32::from(is_gone)
     }
 }
 

@@ -90,7 +90,7 @@ impl Shard {
             },
         };
         // The message is over with this commit: so begins the time of its result, if no other is open.
-        let expires = if self.is_waited_for(&row) { Timestamp::MAX } else { now.after(row.ttl_ms) };
+        let expires = if row.holders == 0 { now.after(row.ttl_ms) } else { Timestamp::MAX };
         let ended = succeeded(now, EffectRow { under: Some(under), expires, ..row }, outcome)?;
         Ok(ended.map(|row| {
             let is_granted = before != Some(row.fence);

@@ -66,7 +66,7 @@ impl Shard {
         changes.extend(effects.hashes.into_iter().map(gone));
         for row in effects.rows.into_iter().chain(effects.others) {
             let mut row = EffectRow { holders: row.holders.saturating_sub(1), ..row };
-            if row.state.is_known() && !self.is_waited_for(&row) {
+            if row.state.is_known() && row.holders == 0 {
                 row.expires = now.after(row.ttl_ms);
             }
             self.put_effect(now, row, changes);
