@@ -1,6 +1,6 @@
 //! The door of the fuzz targets to decoders that nobody else may use. Not in any build that is served.
 
-use super::audit::AuditBody;
+use super::audit::{AuditBody, AuditRun, open_audit};
 use super::block::block_row;
 use super::effect::{effect_row, put_effect};
 use super::named::{put_dead, put_group, put_topic};
@@ -10,9 +10,11 @@ use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, seal, try_open, v
 use super::{dead_row, group_row, open_block, open_page, pointer_row, topic_row};
 use crate::audit::AuditRecord;
 use crate::change::Garbage;
+use crate::command::{Event, Outgoing};
+use crate::id::Offset;
 use crate::message::Message;
 use crate::row::{Columns, Key, RecordKind, Row};
-use crate::shard::{Open, OpenEntries};
+use crate::shard::{CommitRecord, DedupeRecord, Open, OpenEntries, Pin, Tombstone};
 
 /// What a row says, in words that can be compared, and the rows that say it again.
 #[derive(Debug)]
@@ -38,19 +40,35 @@ pub fn reread(row: &Row) -> Result<Reread, Damaged> {
         Key::Page { .. } => page(row),
         Key::Block { .. } => block(row),
         Key::Note { .. } | Key::Owner { .. } => Ok(reread_as(&row.body, vec![row.clone()])),
-        Key::Record { kind: RecordKind::Effect, .. } => {
-            effect_row(row).map(|effect| reread_as(&effect, vec![put_effect(&effect)]))
-        }
-        Key::History { .. } => packed::<Vec<(crate::id::Offset, crate::command::Event)>>(row),
+        Key::Record { kind, .. } => record(kind, row),
+        Key::History { .. } => packed::<Vec<(Offset, Event)>>(row),
         Key::Pointer { .. } => {
             pointer_row(row).map(|pointer| reread_as(&pointer, vec![put_pointer(&pointer)]))
         }
-        Key::Outbox { .. } => packed::<crate::command::Outgoing>(row),
-        Key::Audit { .. } => packed::<AuditBody<AuditRecord>>(row),
+        Key::Outbox { .. } => packed::<Outgoing>(row),
+        Key::Audit { .. } => audit(row),
+        // All of it is its key.
         Key::Held { .. } => Ok(reread_as(&(), vec![row.clone()])),
-        // Its content is known to the verbs alone.
-        Key::Record { .. } => Ok(reread_as(&(), vec![row.clone()])),
     }
+}
+
+fn record(kind: RecordKind, row: &Row) -> Result<Reread, Damaged> {
+    match kind {
+        RecordKind::Dedupe | RecordKind::Routed => packed::<DedupeRecord>(row),
+        RecordKind::Pin => packed::<Pin>(row),
+        RecordKind::Tombstone => packed::<Tombstone>(row),
+        RecordKind::Commit => packed::<CommitRecord>(row),
+        RecordKind::Effect => {
+            effect_row(row).map(|effect| reread_as(&effect, vec![put_effect(&effect)]))
+        }
+    }
+}
+
+/// Its records are also made into the texts that are hashed.
+fn audit(row: &Row) -> Result<Reread, Damaged> {
+    let AuditRun { before, records, .. } = open_audit(row)?;
+    records.iter().fold(before, |tip, record| tip.next(record).0);
+    packed::<AuditBody<AuditRecord>>(row)
 }
 
 fn reread_as<T: std::fmt::Debug>(value: &T, again: Vec<Row>) -> Reread {

@@ -35,7 +35,7 @@ type Attempt = (GroupId, Generation, Lane, Offset, u32);
 
 /// What is kept of a commit.
 #[derive(Debug, Serialize, Deserialize)]
-struct CommitRecord {
+pub(crate) struct CommitRecord {
     /// The identity in clear: a hash alone could be another's.
     attempt: Attempt,
     content: [u8; 16],

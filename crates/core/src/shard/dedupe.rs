@@ -18,7 +18,7 @@ use crate::time::Timestamp;
 
 /// What is stored under a taken key.
 #[derive(Debug, Serialize, Deserialize)]
-struct DedupeRecord {
+pub(crate) struct DedupeRecord {
     /// The identity in clear: a hash alone could be another's.
     topic: TopicId,
     tenant: Text,

@@ -75,6 +75,8 @@ pub use image::Image;
 pub(crate) use cache::{Kept, Staged};
 pub(crate) use open::{Open, OpenEntries};
 pub(crate) use state::{Cursor, Group, Topic};
+#[cfg(fuzzing)]
+pub(crate) use {commit::CommitRecord, dedupe::DedupeRecord, route::Pin, tombstone::Tombstone};
 
 use state::{Live, Owners, Wakeup};
 

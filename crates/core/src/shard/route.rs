@@ -33,7 +33,7 @@ pub(super) enum Stored {
 
 /// Where the message of a key went.
 #[derive(Debug, Serialize, Deserialize)]
-struct Pin {
+pub(crate) struct Pin {
     /// The identity in clear: a hash alone could be another's.
     topic: TopicId,
     tenant: Text,

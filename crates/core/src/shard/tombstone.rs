@@ -25,7 +25,7 @@ pub(super) enum Ended {
 
 /// The stored end of a message in a group.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub(super) struct Tombstone {
+pub(crate) struct Tombstone {
     group: GroupId,
     generation: Generation,
     lane: Lane,
