@@ -4,7 +4,9 @@
 use std::fmt::Debug;
 
 use driftq_api::Object;
+use driftq_api::commit::Commit;
 use driftq_api::dlq::{Purge, Redrive};
+use driftq_api::effect::{Begin, Extend, Finish, Reacquire, Resolve};
 use driftq_api::group::{CreateGroup, Pause, Resume, Seek};
 use driftq_api::message::{Consume, Produce, ProduceBatch, Receive};
 use driftq_api::settle::{Settle, SettleMany};
@@ -22,7 +24,7 @@ fn read<T: DeserializeOwned + Debug>(body: &[u8]) -> Option<String> {
     serde_json::from_slice::<Object<T>>(body).ok().map(|Object(asked)| format!("{asked:?}"))
 }
 
-const REQUESTS: [Read; 15] = [
+const REQUESTS: [Read; 21] = [
     read::<Produce>,
     read::<ProduceBatch>,
     read::<Consume>,
@@ -38,6 +40,12 @@ const REQUESTS: [Read; 15] = [
     read::<Redrive>,
     read::<Purge>,
     read::<SettingsPatch>,
+    read::<Begin>,
+    read::<Reacquire>,
+    read::<Finish>,
+    read::<Extend>,
+    read::<Resolve>,
+    read::<Commit>,
 ];
 
 fuzz_target!(|input: &[u8]| bounded(|| {
