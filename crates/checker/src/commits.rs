@@ -64,21 +64,7 @@ struct Done<'a> {
 
 impl<'a> Judge<'_, 'a> {
     fn commit_of(&self, call: CallId) -> Option<CommitId> {
-        match self.story.calls[call].ask {
-            Ask::Commit(commit) => Some(commit),
-            Ask::Produce(_)
-            | Ask::Settle(_)
-            | Ask::CreateGroup(_)
-            | Ask::DeleteGroup(_)
-            | Ask::DeleteTopic(_)
-            | Ask::Seek(_)
-            | Ask::Redrive(_)
-            | Ask::Begin { .. }
-            | Ask::Finish { .. }
-            | Ask::ExtendEffect { .. }
-            | Ask::Resolve { .. }
-            | Ask::Other => None,
-        }
+        if let Ask::Commit(commit) = self.story.calls[call].ask { Some(commit) } else { None }
     }
 
     fn attempt_of(&self, commit: CommitId) -> Attempt {

@@ -52,8 +52,7 @@ pub enum Place {
 impl Command {
     /// Where this is decided, if there are so many shards.
     pub fn place(&self, shards: u32) -> Place {
-        let topic =
-            |name: &TopicName| Place::Shard(shard_of_topic(&name.namespace, &name.topic, shards));
+        let topic = |name: &TopicName| Place::Shard(name.shard(shards));
         let claim = |claim: &Claim| match claim {
             Claim::Token(token, _) => Place::Shard(token.shard),
             Claim::Owner { name, .. } => topic(&name.topic),

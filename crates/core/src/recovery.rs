@@ -11,8 +11,8 @@ use crate::id::{BatchNo, Generation, GroupId, Lane, NUMBER_MAX, TopicId};
 use crate::limits::{BLOCK_OFFSETS, RECOVERY_READ_ROWS};
 use crate::pack::Item;
 use crate::pack::{
-    self, AuditRun, CursorItem, Damaged, HeadBody, LaneItem, MarkItem, Packer, group_row,
-    open_audit, topic_row, try_open,
+    self, AuditRun, CursorItem, Damaged, HeadBody, LaneItem, MarkItem, Packer, group_row, open,
+    open_audit, topic_row,
 };
 use crate::row::{Columns, Key, MarkKind, Read, Row};
 use crate::shard::{Shard, ShardConfig};
@@ -77,15 +77,15 @@ impl Recovery {
                 self.owned.extend(group.cursors.iter().map(|start| (start.generation, group.id)));
                 self.shard.absorb(&Change::Group(Box::new(group)));
             }
-            Key::Lane { .. } => self.lane(try_open(&row)?),
-            Key::Cursor { .. } => self.cursor(try_open(&row)?),
-            Key::Mark { .. } => self.mark(&try_open(&row)?),
+            Key::Lane { .. } => self.lane(open(&row)?),
+            Key::Cursor { .. } => self.cursor(open(&row)?),
+            Key::Mark { .. } => self.mark(&open(&row)?),
             Key::Owner { owner } => {
                 let name = std::str::from_utf8(&row.body).expect("verified above").into();
                 self.shard.absorb(&Change::Owner { owner, name });
             }
             Key::Garbage { id } => {
-                let garbage: Box<Garbage> = Box::new(try_open(&row)?);
+                let garbage: Box<Garbage> = Box::new(open(&row)?);
                 self.shard.absorb(&Change::Garbage { id, garbage });
             }
             Key::Page { .. }
@@ -137,7 +137,7 @@ impl Recovery {
                 });
             }
             expected = batch.next();
-            self.overlay(*batch, try_open(row)?);
+            self.overlay(*batch, open(row)?);
         }
         // A topic may have been loaded after its groups.
         self.shard.adopt_groups();

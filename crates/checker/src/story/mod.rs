@@ -61,29 +61,17 @@ impl<'a> Story<'a> {
 
     /// What a call settles, by itself or as a commit; not if it is told that a commit was done before.
     pub(crate) fn settled_by(&self, call: CallId) -> Option<Settle<'a>> {
-        match self.calls[call].ask {
-            Ask::Settle(settle) => Some(settle),
-            Ask::Commit(_)
-                if matches!(
-                    self.calls[call].outcome,
-                    Outcome::Committed { repeated: true, .. }
-                ) =>
-            {
-                None
-            }
-            Ask::Commit(commit) => Some(self.commits[commit].settle),
-            Ask::Produce(_)
-            | Ask::CreateGroup(_)
-            | Ask::DeleteGroup(_)
-            | Ask::DeleteTopic(_)
-            | Ask::Seek(_)
-            | Ask::Redrive(_)
-            | Ask::Begin { .. }
-            | Ask::Finish { .. }
-            | Ask::ExtendEffect { .. }
-            | Ask::Resolve { .. }
-            | Ask::Other => None,
+        let is_repeat =
+            matches!(self.calls[call].outcome, Outcome::Committed { repeated: true, .. });
+        if let Ask::Settle(settle) = self.calls[call].ask {
+            return Some(settle);
         }
+        if let Ask::Commit(commit) = self.calls[call].ask
+            && !is_repeat
+        {
+            return Some(self.commits[commit].settle);
+        }
+        None
     }
 
     /// The facts of `batch`.

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use crate::command::TopicName;
 use crate::id::{ShardId, Text, TopicId};
 use crate::message::{Envelope, Routing, Trace};
-use crate::placement::shard_of_topic;
 use crate::time::Timestamp;
 
 /// Store a message.
@@ -77,9 +76,7 @@ impl Produce {
     pub fn beyond(&self, shard: ShardId, shards: u32) -> Vec<TopicName> {
         let mut topics = vec![self.topic.clone(), self.final_topic()];
         topics.dedup();
-        let is_beyond =
-            |name: &TopicName| shard_of_topic(&name.namespace, &name.topic, shards) != shard;
-        topics.retain(is_beyond);
+        topics.retain(|name| name.shard(shards) != shard);
         topics
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::audit::{AuditRecord, ChainHash, Link, Tip};
 use crate::id::Text;
 use crate::limits::AUDIT_RECORDS_MAX;
-use crate::pack::{Damaged, fingerprint, plain, seal, try_open};
+use crate::pack::{Damaged, fingerprint, open, plain, seal};
 use crate::row::{Hash16, Key, Row};
 
 /// What a chain is found by.
@@ -47,7 +47,7 @@ pub(crate) struct AuditRun {
 pub(crate) fn open_audit(row: &Row) -> Result<AuditRun, Damaged> {
     let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
     let Key::Audit { last, .. } = row.key else { return Err(damaged("it is no audit row")) };
-    let AuditBody { namespace, before, records } = try_open(row)?;
+    let AuditBody { namespace, before, records } = open(row)?;
     let seq = last.checked_sub(records.len() as u64);
     let seq = seq.ok_or_else(|| damaged("it has more records than its number allows"))?;
     Ok(AuditRun { namespace, before: Tip { seq, hash: before }, records })

@@ -6,7 +6,7 @@ use super::effect::{effect_row, put_effect};
 use super::named::{put_dead, put_group, put_topic};
 use super::page::pages;
 use super::pointer::put_pointer;
-use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, seal, try_open, verify};
+use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, open, seal, verify};
 use super::{dead_row, group_row, open_block, open_page, pointer_row, topic_row};
 use crate::audit::AuditRecord;
 use crate::change::Garbage;
@@ -79,7 +79,7 @@ fn packed<T>(row: &Row) -> Result<Reread, Damaged>
 where
     T: std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
 {
-    let value: T = try_open(row)?;
+    let value: T = open(row)?;
     let body = seal(&value);
     Ok(reread_as(&value, vec![Row { body, ..row.clone() }]))
 }

@@ -2,7 +2,7 @@
 
 use crate::command::Event;
 use crate::id::{BatchNo, Lane, Offset, TopicId};
-use crate::pack::{Damaged, plain, seal, try_open};
+use crate::pack::{Damaged, open, plain, seal};
 use crate::row::{Key, Row};
 
 /// Events of a batch that are about one block.
@@ -18,5 +18,5 @@ pub(super) fn put_history(
 
 /// Events from their row.
 pub(crate) fn history_row(row: &Row) -> Result<Vec<(Offset, Event)>, Damaged> {
-    try_open(row)
+    open(row)
 }

@@ -71,16 +71,10 @@ fn unseal(body: &[u8]) -> Result<&[u8], &'static str> {
 }
 
 /// Unpacks a value.
-pub(crate) fn try_open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
+pub(crate) fn open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
     let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
     let packed = unseal(&row.body).map_err(damaged)?;
     postcard::from_bytes(packed).map_err(|_| damaged("its content cannot be read"))
-}
-
-/// Unpacks a value of a row that [`verify`] let through.
-pub(crate) fn open<T: DeserializeOwned>(body: &Bytes) -> T {
-    let packed = unseal(body).expect("rows are verified when they come in");
-    postcard::from_bytes(packed).expect("a whole row of a known version can be read")
 }
 
 /// Says whether a row is whole. Everything an engine answers passes here once.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Lane, Offset, TopicId};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
 use crate::message::Message;
-use crate::pack::{Damaged, seal, try_open};
+use crate::pack::{Damaged, open, seal};
 use crate::row::{Columns, Key, Row};
 use crate::shard::Kept;
 use crate::time::Timestamp;
@@ -75,7 +75,7 @@ fn page_length(messages: &[&Message]) -> usize {
 
 /// Unpacks a page.
 pub(crate) fn open_page(row: &Row) -> Result<Page, Damaged> {
-    let body: PageBody = try_open(row)?;
+    let body: PageBody = open(row)?;
     let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
     let (Key::Page { last, .. }, Columns::Page { base, .. }) = (&row.key, &row.columns) else {
         return Err(damaged("it is no page"));

@@ -151,7 +151,7 @@ impl Shard {
         found: &Found<'_>,
     ) -> Decided {
         let key = Key::Record { kind: RecordKind::Commit, hash: record_hash(&commit.token) };
-        let record = found.row(key)?.map(|row| pack::open::<CommitRecord>(&row.body));
+        let record = found.row(key)?.map(pack::open::<CommitRecord>).transpose()?;
         let is_this = |record: &CommitRecord| {
             record.attempt == attempt(&commit.token) && now < record.expires
         };

@@ -102,7 +102,7 @@ impl<'a> Keyed<'a> {
         let Some(row) = found.row(self.record_key())? else {
             return Ok(None);
         };
-        let record: DedupeRecord = pack::open(&row.body);
+        let record: DedupeRecord = pack::open(row)?;
         let same_identity =
             record.topic == self.topic && &*record.tenant == self.tenant && record.key == *self.key;
         let is_in_force = self.kind == RecordKind::Routed || now < record.expires;

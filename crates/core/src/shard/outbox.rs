@@ -15,7 +15,6 @@ use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
 use crate::message::DeathReason;
 use crate::pack;
 use crate::pipeline::found::Found;
-use crate::placement::shard_of_topic;
 use crate::row::MarkKind;
 use crate::shard::bury::Letter;
 use crate::shard::expiry::cut;
@@ -44,8 +43,7 @@ impl Shard {
         now: Timestamp,
         produce: &Produce,
     ) -> Result<Option<ShardId>, Rejection> {
-        let topic = &produce.topic;
-        let shard = shard_of_topic(&topic.namespace, &topic.topic, self.config.shards);
+        let shard = produce.topic.shard(self.config.shards);
         if shard == self.config.shard {
             return Ok(None);
         }
@@ -99,7 +97,7 @@ impl Shard {
             return Ok(Decision { notes: vec![again(None)], ..done() });
         }
         let rows = found.outbox(target, from)?;
-        let messages = rows.into_iter().take(OUTBOX_ROWS_MAX).map(pack::try_open);
+        let messages = rows.into_iter().take(OUTBOX_ROWS_MAX).map(pack::open);
         let messages = messages.collect::<Result<_, _>>()?;
         let arrive = Arrive { source: self.config.shard, from, messages };
         Ok(Decision {
@@ -183,7 +181,7 @@ impl Shard {
         {
             let rows = found.outbox(target, through)?;
             if let Some(row) = rows.first() {
-                let message: Outgoing = pack::try_open(row)?;
+                let message: Outgoing = pack::open(row)?;
                 self.return_to_sender(now, &message, why, &mut decision.changes);
             }
             through += 1;

@@ -16,8 +16,8 @@ use crate::id::{ShardId, Text, TopicId};
 use crate::message::{Receipt, Routing};
 use crate::pack;
 use crate::pipeline::found::Found;
-use crate::placement::{is_dead_letters, shard_of_topic};
-use crate::row::{Key, RecordKind};
+use crate::placement::is_dead_letters;
+use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::dedupe::{Keyed, content};
 use crate::shard::produce::{Beside, asked_partition, check_deadline};
 use crate::shard::{Decided, Refusal, Shard};
@@ -46,15 +46,18 @@ pub(crate) struct Pin {
 }
 
 impl Keyed<'_> {
+    fn pin_hash(&self) -> Hash16 {
+        pack::hash16(RecordKind::Pin, &(self.topic, self.tenant, self.key))
+    }
+
     pub(super) fn pin_key(&self) -> Key {
-        let hash = pack::hash16(RecordKind::Pin, &(self.topic, self.tenant, self.key));
-        Key::Record { kind: RecordKind::Pin, hash }
+        Key::Record { kind: RecordKind::Pin, hash: self.pin_hash() }
     }
 
     /// Where the message of this key went, while the key is taken.
     fn pin(&self, now: Timestamp, found: &Found<'_>) -> Result<Option<Pin>, Refusal> {
         let Some(row) = found.row(self.pin_key())? else { return Ok(None) };
-        let pin: Pin = pack::try_open(row)?;
+        let pin: Pin = pack::open(row)?;
         let is_this =
             pin.topic == self.topic && &*pin.tenant == self.tenant && pin.key == *self.key;
         Ok((is_this && now < pin.expires).then_some(pin))
@@ -76,7 +79,8 @@ impl Shard {
         if self.config.shards > 1
             && let Some(Pin { target, expires, .. }) = keyed.pin(now, found)?
         {
-            let target = shard_of_topic(&name.namespace, &target, self.config.shards);
+            let target = TopicName { namespace: name.namespace.clone(), topic: target };
+            let target = target.shard(self.config.shards);
             let routed = Routed { source: self.config.shard, topic, expires };
             let there = RoutedKey { target, routed, tenant: tenant.into(), key: key.clone() };
             let ask = Command::ViewRouted(Box::new(there));
@@ -106,65 +110,60 @@ impl Shard {
         let requested = self.topic_named(&produce.topic)?;
         let ttl_ms = requested.settings.dedupe_ttl_ms;
         let pin = keyed.map(|keyed| keyed.pin(now, found)).transpose()?.flatten();
-        let mut onward = produce.clone();
-        onward.seen = None;
-        let mut expires = now.after(ttl_ms);
-        if let Some(pin) = pin {
-            if pin.content != content(produce) {
+        let (topic, routing, expires) = match pin {
+            Some(pin) if pin.content != content(produce) => {
                 return Err(Rejection::KeyConflict.into());
             }
-            onward.topic.topic = pin.target;
-            onward.routing = pin.routing;
-            expires = pin.expires;
-        } else {
-            onward.topic = produce.final_topic();
-            if self.is_here(&onward) {
-                return Ok(None);
+            Some(pin) => {
+                let topic = TopicName { topic: pin.target, ..produce.topic.clone() };
+                (topic, pin.routing, pin.expires)
             }
-            if beside.is_none() {
-                self.check_storage()?;
+            None => {
+                let topic = produce.final_topic();
+                if topic.shard(self.config.shards) == self.config.shard {
+                    return Ok(None);
+                }
+                if beside.is_none() {
+                    self.check_storage()?;
+                }
+                if !beside.is_some_and(|beside| beside.arrives) {
+                    check_deadline(now, produce)?;
+                }
+                self.check_way(produce, &topic)?;
+                let expires = now.after(ttl_ms);
+                if let Some(keyed) = keyed {
+                    let pin = Pin {
+                        topic: keyed.topic,
+                        tenant: keyed.tenant.into(),
+                        key: keyed.key.clone(),
+                        content: content(produce),
+                        target: topic.topic.clone(),
+                        routing: produce.routing.clone(),
+                        expires,
+                    };
+                    let record = Record {
+                        kind: RecordKind::Pin,
+                        hash: keyed.pin_hash(),
+                        expires,
+                        bucket: bucket(expires, ttl_ms),
+                        body: pack::seal(&pin),
+                    };
+                    self.put_record(now, record, &mut decision.changes);
+                }
+                (topic, produce.routing.clone(), expires)
             }
-            if !beside.is_some_and(|beside| beside.arrives) {
-                check_deadline(now, produce)?;
-            }
-            self.check_way(produce, &onward)?;
-            if let Some(keyed) = keyed {
-                let pin = Pin {
-                    topic: keyed.topic,
-                    tenant: keyed.tenant.into(),
-                    key: keyed.key.clone(),
-                    content: content(produce),
-                    target: onward.topic.topic.clone(),
-                    routing: produce.routing.clone(),
-                    expires,
-                };
-                let Key::Record { kind, hash } = keyed.pin_key() else {
-                    unreachable!("a pin is a record")
-                };
-                let (body, bucket) = (pack::seal(&pin), bucket(expires, ttl_ms));
-                self.put_record(
-                    now,
-                    Record { kind, hash, expires, bucket, body },
-                    &mut decision.changes,
-                );
-            }
-        }
-        let (source, topic) = (self.config.shard, requested.row.id);
-        onward.routed = Some(Routed { source, topic, expires });
-        let target =
-            shard_of_topic(&onward.topic.namespace, &onward.topic.topic, self.config.shards);
+        };
+        let target = topic.shard(self.config.shards);
+        let routed = Routed { source: self.config.shard, topic: requested.row.id, expires };
+        let onward =
+            Produce { topic, routing, routed: Some(routed), seen: None, ..produce.clone() };
         Ok(Some((target, Box::new(onward))))
     }
 
-    fn is_here(&self, produce: &Produce) -> bool {
-        let topic = &produce.topic;
-        shard_of_topic(&topic.namespace, &topic.topic, self.config.shards) == self.config.shard
-    }
-
     /// A key is not pinned to a way that can be seen to lead nowhere.
-    fn check_way(&self, produce: &Produce, onward: &Produce) -> Result<(), Rejection> {
+    fn check_way(&self, produce: &Produce, target: &TopicName) -> Result<(), Rejection> {
         self.check_size(produce)?;
-        if is_dead_letters(&onward.topic.topic) {
+        if is_dead_letters(&target.topic) {
             return Err(Rejection::invalid("topic", "dead letters are not produced"));
         }
         match produce.seen {

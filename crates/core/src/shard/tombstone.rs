@@ -54,7 +54,7 @@ pub(super) fn find(
     let Some(row) = found.row(key(group, lane, offset))? else {
         return Ok(None);
     };
-    let tombstone: Tombstone = pack::open(&row.body);
+    let tombstone: Tombstone = pack::open(row)?;
     let generation = group.cursor(lane).start.generation;
     let same = (tombstone.group, tombstone.generation, tombstone.lane, tombstone.offset)
         == (group.row.id, generation, lane, offset);

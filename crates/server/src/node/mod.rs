@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::command::{GroupName, Join};
-use driftq_core::placement::{Place, shard_of_topic, together};
+use driftq_core::placement::{Place, together};
 use driftq_core::{Answered, Command, ConsumerId, ShardConfig, ShardId, TokenKeys};
 use driftq_storage::Engine;
 use tokio::sync::{mpsc, watch};
@@ -170,7 +170,7 @@ impl Node {
 
     /// Where a group is served.
     pub fn shard_of(&self, name: &GroupName) -> ShardId {
-        shard_of_topic(&name.topic.namespace, &name.topic.topic, self.shards())
+        name.topic.shard(self.shards())
     }
 
     /// Lets a consumer take part. What it is given comes through the second; it ends when the consumer is

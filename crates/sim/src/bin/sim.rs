@@ -1,12 +1,12 @@
 //! `sim run COUNT [FIRST]`, `sim one SEED`: the simulator from the command line.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for people")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use driftq_sim::{Verdict, judge, run_many};
+use driftq_sim::{judge, run_many};
 
 /// The allocator the server will have.
 #[global_allocator]
@@ -66,34 +66,42 @@ fn run(count: Option<u64>, first: Option<u64>) -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs seeds until one breaks something. Good only if that is `invariant`, as the checker says it.
+/// Runs seeds until one breaks `invariant`, as the checker says it. What others break on the way is told.
 fn find(invariant: &str, count: Option<u64>) -> ExitCode {
     let Some(count) = count else { return usage() };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let is_broken = |verdict: &Verdict| !verdict.report.is_clean() || verdict.panicked.is_some();
-    let first_broken = Mutex::new(None::<Verdict>);
+    let first_broken = Mutex::new(BTreeMap::<u64, BTreeSet<String>>::new());
+    let panicked = Mutex::new(None::<(u64, String)>);
     run_many(1, count, threads, false, |verdict| {
-        let mut first = first_broken.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if is_broken(verdict) && first.as_ref().is_none_or(|first| verdict.seed < first.seed) {
-            *first = Some(judge(verdict.seed, false));
+        if let Some(message) = &verdict.panicked {
+            *locked(&panicked) = Some((verdict.seed, message.clone()));
+            return false;
         }
-        !is_broken(verdict)
+        let names = verdict.report.violations.iter().map(|violation| violation.invariant);
+        let broken: BTreeSet<String> = names.map(|name| name.to_string()).collect();
+        let is_found = broken.contains(invariant);
+        if !broken.is_empty() {
+            locked(&first_broken).insert(verdict.seed, broken);
+        }
+        !is_found
     });
-    let first = first_broken.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let Some(verdict) = first else {
-        println!("nothing in {count} seeds");
-        return ExitCode::FAILURE;
-    };
-    let seed = verdict.seed;
-    if let Some(panicked) = &verdict.panicked {
-        println!("panic at seed {seed}: {panicked}");
+    if let Some((seed, message)) = locked(&panicked).take() {
+        println!("panic at seed {seed}: {message}");
         return ExitCode::FAILURE;
     }
-    let broken: BTreeSet<String> =
-        verdict.report.violations.iter().map(|violation| violation.invariant.to_string()).collect();
-    let broken: Vec<String> = broken.into_iter().collect();
-    println!("seed {seed} breaks {}", broken.join(" "));
-    if broken.iter().any(|name| name == invariant) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    for (seed, broken) in &*locked(&first_broken) {
+        let names: Vec<&str> = broken.iter().map(String::as_str).collect();
+        println!("seed {seed} breaks {}", names.join(" "));
+        if broken.contains(invariant) {
+            return ExitCode::SUCCESS;
+        }
+    }
+    println!("{invariant} holds in {count} seeds");
+    ExitCode::FAILURE
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 fn one(seed: Option<u64>) -> ExitCode {
