@@ -13,6 +13,7 @@
 
 pub mod conformance;
 mod identity;
+mod layout;
 mod memory;
 mod recover;
 pub mod sqlite;

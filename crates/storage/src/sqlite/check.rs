@@ -7,9 +7,10 @@ use driftq_core::row::Table;
 use driftq_core::{Epoch, ShardConfig, ShardId, verify};
 use rusqlite::Connection;
 
-use super::layout::{layout, row_of};
+use super::cells::Line;
 use super::{OpenError, Sqlite, directory, schema};
 use crate::Ownership;
+use crate::layout::{layout, row_of};
 
 /// What a check came to.
 #[derive(Debug, Default)]
@@ -67,7 +68,7 @@ fn rows(
     far: &mut dyn FnMut(&'static str, u64),
 ) -> rusqlite::Result<()> {
     let layout = layout(table);
-    let columns: Vec<&str> = layout.key.iter().chain(layout.columns).copied().collect();
+    let columns = layout.names();
     let select = format!("SELECT {}, body FROM {}", columns.join(", "), layout.name);
     let mut select = connection.prepare(&select)?;
     let mut lines = select.query([])?;
@@ -77,7 +78,7 @@ fn rows(
         if seen.is_multiple_of(TOLD_EVERY) {
             far(layout.name, *seen);
         }
-        match row_of(table, line, true) {
+        match row_of(table, Line::of(line), true) {
             Ok(row) => {
                 checked.problems.extend(verify(&row).err().map(|damaged| damaged.to_string()))
             }

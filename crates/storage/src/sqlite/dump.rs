@@ -9,8 +9,9 @@ use rusqlite::Connection;
 use rusqlite::types::ValueRef;
 use serde_json::{Map, Value, json};
 
-use super::layout::{layout, row_of};
+use super::cells::Line;
 use super::{OpenError, directory, schema};
+use crate::layout::{layout, row_of};
 
 /// The names of all tables.
 pub fn tables() -> Vec<&'static str> {
@@ -50,12 +51,12 @@ fn rows(
     each: &mut dyn FnMut(Value),
 ) -> rusqlite::Result<()> {
     let layout = layout(table);
-    let columns: Vec<&str> = layout.key.iter().chain(layout.columns).copied().collect();
+    let columns = layout.names();
     let select = format!(
         "SELECT {}, body FROM {} WHERE shard = ?1 ORDER BY {} LIMIT ?2",
         columns.join(", "),
         layout.name,
-        layout.key.join(", ")
+        layout.key_names().join(", ")
     );
     let mut select = moment.prepare(&select)?;
     let mut lines = select.query((shard.0, rows_max))?;
@@ -64,8 +65,8 @@ fn rows(
         for (at, column) in columns.iter().enumerate() {
             row.insert(column.trim_matches('"').to_owned(), cell(line.get_ref(at)?));
         }
-        row.insert("body".to_owned(), body(line.get_ref(columns.len())?, layout.is_text));
-        let damaged = match row_of(table, line, true) {
+        row.insert("body".to_owned(), body(line.get_ref(columns.len())?, layout.is_text()));
+        let damaged = match row_of(table, Line::of(line), true) {
             Ok(whole) => verify(&whole).err().map(|damaged| damaged.why.to_owned()),
             Err(error) => Some(error.to_string()),
         };

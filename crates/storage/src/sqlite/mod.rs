@@ -7,11 +7,11 @@
 //!    knows what is on the disk, so every later call is answered with the same error; a restart recovers.
 
 mod backup;
+mod cells;
 mod check;
 mod checkpoint;
 mod directory;
 mod dump;
-mod layout;
 mod reading;
 mod schema;
 mod space;

@@ -4,10 +4,11 @@ use driftq_core::ShardId;
 use driftq_core::row::{NEVER, Read, Row, Table};
 use rusqlite::{Connection, params_from_iter};
 
-use super::layout::{Cell, LOADED, key_cells, row_of};
+use super::cells::Line;
 use super::statements::All;
 use super::writing::{Failed, check_owner};
 use crate::Ownership;
+use crate::layout::{Cell, LOADED, key_cells, row_of};
 
 pub(super) fn load(
     connection: &mut Connection,
@@ -19,7 +20,8 @@ pub(super) fn load(
     let mut rows = Vec::new();
     for table in LOADED {
         let mut select = snapshot.prepare_cached(&statements.of(table).load)?;
-        let found = select.query_map([ownership.shard.0], |line| row_of(table, line, true))?;
+        let found =
+            select.query_map([ownership.shard.0], |line| row_of(table, Line::of(line), true))?;
         for row in found {
             rows.push(row?);
         }
@@ -34,7 +36,7 @@ fn heads(snapshot: &Connection, shard: ShardId) -> rusqlite::Result<Vec<Row>> {
         "SELECT batch, epoch, now, clean, body FROM head WHERE shard = ?1 AND batch >=
          (SELECT clean FROM head WHERE shard = ?1 ORDER BY batch DESC LIMIT 1)",
     )?;
-    let found = select.query_map([shard.0], |line| row_of(Table::Head, line, true))?;
+    let found = select.query_map([shard.0], |line| row_of(Table::Head, Line::of(line), true))?;
     found.collect()
 }
 
@@ -62,8 +64,9 @@ fn answer(
         Read::Key(key) => {
             key_cells(key, &mut cells);
             let mut select = snapshot.prepare_cached(&statements.of(key.table()).get)?;
-            let found = select
-                .query_map(params_from_iter(cells), |line| row_of(key.table(), line, true))?;
+            let found = select.query_map(params_from_iter(cells), |line| {
+                row_of(key.table(), Line::of(line), true)
+            })?;
             found.collect()
         }
         Read::Range { from, to, reverse, rows, bytes, bodies } => {
@@ -78,7 +81,7 @@ fn answer(
                 && (found.is_empty() || left > 0)
                 && let Some(line) = lines.next()?
             {
-                let row = row_of(from.table(), line, *bodies)?;
+                let row = row_of(from.table(), Line::of(line), *bodies)?;
                 left = left.saturating_sub(row.body.len());
                 found.push(row);
             }
@@ -88,7 +91,7 @@ fn answer(
             let rows = i64::try_from(*rows).unwrap_or(i64::MAX);
             let mut select = snapshot.prepare_cached(UNENDING)?;
             let found = select.query_map((shard.0, NEVER, *kind as u8, from, rows), |line| {
-                row_of(Table::Record, line, true)
+                row_of(Table::Record, Line::of(line), true)
             })?;
             found.collect()
         }

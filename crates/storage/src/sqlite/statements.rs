@@ -2,7 +2,7 @@
 
 use driftq_core::row::Table;
 
-use super::layout::layout;
+use crate::layout::layout;
 
 /// What is asked of one table.
 pub(super) struct Statements {
@@ -34,11 +34,10 @@ impl All {
 fn statements(table: Table) -> Statements {
     let layout = layout(table);
     let name = layout.name;
-    let key = layout.key.join(", ");
-    let content: Vec<&str> = layout.columns.iter().copied().chain(["body"]).collect();
-    let all: Vec<&str> = layout.key.iter().copied().chain(content.iter().copied()).collect();
-    let without_body = all[..all.len() - 1].join(", ");
-    let all = all.join(", ");
+    let key = layout.key_names().join(", ");
+    let names = layout.names();
+    let without_body = names.join(", ");
+    let all = format!("{without_body}, body");
     // ?1 is the shard; keys and columns follow.
     let places = |from: usize, count: usize| {
         (from..from + count).map(|at| format!("?{at}")).collect::<Vec<_>>().join(", ")
@@ -50,13 +49,13 @@ fn statements(table: Table) -> Statements {
         places(2, keys),
         places(2 + keys, keys)
     );
-    let backwards = layout.key.join(" DESC, ");
+    let backwards = layout.key_names().join(" DESC, ");
     let select = |columns: &str| format!("SELECT {columns} FROM {name} WHERE {in_range}");
     Statements {
         get: format!("SELECT {all} FROM {name} WHERE {is_key}"),
         put: format!(
             "INSERT OR REPLACE INTO {name} (shard, {all}) VALUES (?1, {})",
-            places(2, keys + content.len())
+            places(2, names.len() + 1)
         ),
         delete: format!("DELETE FROM {name} WHERE {is_key}"),
         delete_range: format!("DELETE FROM {name} WHERE {in_range}"),
@@ -64,7 +63,7 @@ fn statements(table: Table) -> Statements {
         range: [&all, &without_body].map(|columns| format!("{} ORDER BY {key}", select(columns))),
         reverse: [&all, &without_body]
             .map(|columns| format!("{} ORDER BY {backwards} DESC", select(columns))),
-        is_text: layout.is_text,
+        is_text: layout.is_text(),
     }
 }
 

@@ -6,9 +6,9 @@ use rusqlite::{
     CachedStatement, Connection, OptionalExtension as _, Transaction, params_from_iter,
 };
 
-use super::layout::{Cell, content_cells, key_cells};
 use super::statements::All;
 use crate::Ownership;
+use crate::layout::{Cell, content_cells, key_cells};
 
 /// Not done: the ownership is over, or the database failed.
 pub(super) enum Failed {

@@ -1,24 +1,71 @@
-//! How rows lie in tables: names of columns, and the way from a row to its cells and back.
+//! How rows lie in the tables of a database: columns, and the way from a row to its cells and back.
 
 use bytes::Bytes;
-use driftq_core::row::{Columns, Key, MarkKind, RecordKind, Row, Table};
+use driftq_core::row::{Columns, Hash16, Key, MarkKind, RecordKind, Row, Table};
 use driftq_core::{
-    BatchNo, Epoch, Generation, GroupId, Lane, OwnerId, ShardId, Timestamp, TopicId,
+    BatchNo, Epoch, Generation, GroupId, Lane, OwnerId, ShardId, Text, Timestamp, TopicId,
 };
-use rusqlite::ToSql;
-use rusqlite::types::{FromSql, ToSqlOutput, ValueRef};
+
+use Column::{Hash, Number, Word};
 
 /// A table as SQL names it. Its key begins with `shard`, which is not listed; its body comes last.
-pub(super) struct Layout {
-    pub(super) name: &'static str,
-    pub(super) key: &'static [&'static str],
-    pub(super) columns: &'static [&'static str],
+pub(crate) struct Layout {
+    pub(crate) name: &'static str,
+    pub(crate) key: &'static [Column],
+    pub(crate) columns: &'static [Column],
+    pub(crate) body: Body,
+}
+
+/// A column by name, and what is in it.
+#[derive(Clone, Copy)]
+pub(crate) enum Column {
+    Number(&'static str),
+    /// A name or a word, without odd characters.
+    Word(&'static str),
+    /// Any text, ordered by its bytes.
+    Any(&'static str),
+    /// 16 bytes.
+    Hash(&'static str),
+}
+
+impl Column {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Number(name) | Word(name) | Column::Any(name) | Hash(name) => name,
+        }
+    }
+}
+
+/// What the body of a row is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// For the core alone.
+    Packed,
+    /// For people too.
+    Json,
+    /// What somebody wrote, odd characters included.
+    Written,
+}
+
+impl Layout {
+    /// The names of its key.
+    pub(crate) fn key_names(&self) -> Vec<&'static str> {
+        self.key.iter().map(|column| column.name()).collect()
+    }
+
+    /// The names of its key and its columns.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        self.key.iter().chain(self.columns).map(|column| column.name()).collect()
+    }
+
     /// Bodies are text that people may read.
-    pub(super) is_text: bool,
+    pub(crate) fn is_text(&self) -> bool {
+        self.body != Body::Packed
+    }
 }
 
 /// Tables that a claim reads as a whole; heads, which come from `clean` on, are not among them.
-pub(super) const LOADED: [Table; 7] = [
+pub(crate) const LOADED: [Table; 7] = [
     Table::Topic,
     Table::Group,
     Table::Lane,
@@ -28,54 +75,63 @@ pub(super) const LOADED: [Table; 7] = [
     Table::Garbage,
 ];
 
-pub(super) fn layout(table: Table) -> Layout {
-    let (name, key, columns, is_text): (_, &[_], &[_], _) = match table {
-        Table::Head => ("head", &["batch"], &["epoch", "now", "clean"], false),
-        Table::Topic => ("topic", &["topic"], &["namespace", "name", "kind"], true),
-        Table::Group => ("consumer_group", &["group_id"], &["topic", "name"], true),
-        Table::Lane => ("lane", &["topic", "lane"], &[], false),
-        Table::Cursor => ("cursor", &["generation", "lane"], &[], false),
-        Table::Mark => ("mark", &["kind", "id"], &[], false),
-        Table::Page => ("page", &["topic", "lane", "last"], &["base", "bytes", "at"], false),
-        Table::Block => ("block", &["generation", "lane", "block", "batch"], &[], false),
-        Table::Note => ("note", &["generation", "lane", "offset"], &[], true),
-        Table::Owner => ("owner", &["owner"], &[], true),
-        Table::Record => ("record", &["kind", "hash"], &["expires", "bucket"], false),
-        Table::Dead => {
-            let columns = &["lane", "offset", "\"group\"", "reason", "at", "state"];
-            ("dead", &["topic", "seq"], columns, true)
+pub(crate) fn layout(table: Table) -> Layout {
+    use Body::{Json, Packed, Written};
+    const LANE: Column = Number("lane");
+    const TOPIC: Column = Number("topic");
+    const GENERATION: Column = Number("generation");
+    const BATCH: Column = Number("batch");
+    const BLOCK: Column = Number("block");
+    // A word of SQL, like `group`.
+    const OFFSET: Column = Number("\"offset\"");
+    const NAME: Column = Word("name");
+    let (name, key, columns, body): (_, &[_], &[_], _) = match table {
+        Table::Head => {
+            let columns = &[Number("epoch"), Number("now"), Number("clean")];
+            ("head", &[BATCH], columns, Packed)
         }
-        Table::Garbage => ("garbage", &["id"], &[], false),
-        Table::Outbox => ("outbox", &["target", "seq"], &[], false),
-        Table::Pointer => ("pointer", &["topic", "dataset", "partition_key"], &[], true),
-        Table::History => ("history", &["topic", "lane", "block", "batch"], &[], false),
-        Table::Audit => ("audit", &["namespace", "last"], &[], false),
-        Table::Held => ("held", &["generation", "lane", "offset", "hash"], &[], false),
+        Table::Topic => ("topic", &[TOPIC], &[Word("namespace"), NAME, Word("kind")], Json),
+        Table::Group => ("consumer_group", &[Number("group_id")], &[TOPIC, NAME], Json),
+        Table::Lane => ("lane", &[TOPIC, LANE], &[], Packed),
+        Table::Cursor => ("cursor", &[GENERATION, LANE], &[], Packed),
+        Table::Mark => ("mark", &[Number("kind"), Number("id")], &[], Packed),
+        Table::Page => {
+            let columns = &[Number("base"), Number("bytes"), Number("at")];
+            ("page", &[TOPIC, LANE, Number("last")], columns, Packed)
+        }
+        Table::Block => ("block", &[GENERATION, LANE, BLOCK, BATCH], &[], Packed),
+        Table::Note => ("note", &[GENERATION, LANE, OFFSET], &[], Written),
+        Table::Owner => ("owner", &[Number("owner")], &[], Written),
+        Table::Record => {
+            let columns = &[Number("expires"), Number("bucket")];
+            ("record", &[Number("kind"), Hash("hash")], columns, Packed)
+        }
+        Table::Dead => {
+            let columns =
+                &[LANE, OFFSET, Word("\"group\""), Word("reason"), Number("at"), Word("state")];
+            ("dead", &[TOPIC, Number("seq")], columns, Json)
+        }
+        Table::Garbage => ("garbage", &[Number("id")], &[], Packed),
+        Table::Outbox => ("outbox", &[Number("target"), Number("seq")], &[], Packed),
+        Table::Pointer => {
+            ("pointer", &[TOPIC, Hash("dataset"), Column::Any("partition_key")], &[], Json)
+        }
+        Table::History => ("history", &[TOPIC, LANE, BLOCK, BATCH], &[], Packed),
+        Table::Audit => ("audit", &[Hash("namespace"), Number("last")], &[], Packed),
+        Table::Held => ("held", &[GENERATION, LANE, OFFSET, Hash("hash")], &[], Packed),
     };
-    Layout { name, key, columns, is_text }
+    Layout { name, key, columns, body }
 }
 
 /// One value on its way into a statement.
-pub(super) enum Cell<'a> {
+pub(crate) enum Cell<'a> {
     Number(u64),
     Text(&'a str),
     Bytes(&'a [u8]),
 }
 
-impl ToSql for Cell<'_> {
-    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        let value = match self {
-            // No number is greater than `NUMBER_MAX`, which fits.
-            Cell::Number(number) => ValueRef::Integer(number.cast_signed()),
-            Cell::Text(text) => ValueRef::Text(text.as_bytes()),
-            Cell::Bytes(bytes) => ValueRef::Blob(bytes),
-        };
-        Ok(ToSqlOutput::Borrowed(value))
-    }
-}
-
 /// The cells of a key, without the shard.
-pub(super) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
+pub(crate) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
     use Cell::Number;
     let lane = |lane: Lane| Number(u64::from(lane.0));
     match key {
@@ -113,7 +169,7 @@ pub(super) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
 }
 
 /// The cells of a row's columns and its body.
-pub(super) fn content_cells<'a>(row: &'a Row, is_text: bool, cells: &mut Vec<Cell<'a>>) {
+pub(crate) fn content_cells<'a>(row: &'a Row, is_text: bool, cells: &mut Vec<Cell<'a>>) {
     use Cell::{Number, Text};
     match &row.columns {
         Columns::None => {}
@@ -145,12 +201,11 @@ pub(super) fn content_cells<'a>(row: &'a Row, is_text: bool, cells: &mut Vec<Cel
 }
 
 /// The row of a selected line: key, columns, and the body where it was asked for.
-pub(super) fn row_of(
+pub(crate) fn row_of<C: Cells>(
     table: Table,
-    line: &rusqlite::Row<'_>,
+    mut cells: C,
     with_body: bool,
-) -> rusqlite::Result<Row> {
-    let mut cells = Cells { line, next: 0 };
+) -> Result<Row, C::Error> {
     let (key, columns) = match table {
         Table::Head => (
             Key::Head { batch: BatchNo(cells.number()?) },
@@ -162,18 +217,19 @@ pub(super) fn row_of(
         ),
         Table::Topic => (
             Key::Topic { topic: TopicId(cells.number()?) },
-            Columns::Topic { namespace: cells.text()?, name: cells.text()?, kind: cells.text()? },
+            Columns::Topic { namespace: cells.word()?, name: cells.word()?, kind: cells.word()? },
         ),
         Table::Group => (
             Key::Group { group: GroupId(cells.number()?) },
-            Columns::Group { topic: TopicId(cells.number()?), name: cells.text()? },
+            Columns::Group { topic: TopicId(cells.number()?), name: cells.word()? },
         ),
-        Table::Lane => {
-            (Key::Lane { topic: TopicId(cells.number()?), lane: cells.lane()? }, Columns::None)
-        }
+        Table::Lane => (
+            Key::Lane { topic: TopicId(cells.number()?), lane: Lane(cells.small()?) },
+            Columns::None,
+        ),
         Table::Cursor => {
             let generation = Generation(cells.number()?);
-            (Key::Cursor { generation, lane: cells.lane()? }, Columns::None)
+            (Key::Cursor { generation, lane: Lane(cells.small()?) }, Columns::None)
         }
         Table::Mark => {
             let kind = cells.kind(MarkKind::of)?;
@@ -182,7 +238,7 @@ pub(super) fn row_of(
         Table::Page => (
             Key::Page {
                 topic: TopicId(cells.number()?),
-                lane: cells.lane()?,
+                lane: Lane(cells.small()?),
                 last: cells.number()?,
             },
             Columns::Page {
@@ -194,7 +250,7 @@ pub(super) fn row_of(
         Table::Block => (
             Key::Block {
                 generation: Generation(cells.number()?),
-                lane: cells.lane()?,
+                lane: Lane(cells.small()?),
                 block: cells.number()?,
                 batch: BatchNo(cells.number()?),
             },
@@ -203,35 +259,35 @@ pub(super) fn row_of(
         Table::Note => (
             Key::Note {
                 generation: Generation(cells.number()?),
-                lane: cells.lane()?,
+                lane: Lane(cells.small()?),
                 offset: cells.number()?,
             },
             Columns::None,
         ),
         Table::Owner => (Key::Owner { owner: OwnerId(cells.number()?) }, Columns::None),
         Table::Record => (
-            Key::Record { kind: cells.kind(RecordKind::of)?, hash: cells.take()? },
+            Key::Record { kind: cells.kind(RecordKind::of)?, hash: cells.hash()? },
             Columns::Record { expires: Timestamp(cells.number()?), bucket: cells.number()? },
         ),
         Table::Dead => (
             Key::Dead { topic: TopicId(cells.number()?), seq: cells.number()? },
             Columns::Dead {
-                lane: cells.lane()?,
+                lane: Lane(cells.small()?),
                 offset: cells.number()?,
-                group: cells.text()?,
-                reason: cells.text()?,
+                group: cells.word()?,
+                reason: cells.word()?,
                 at: Timestamp(cells.number()?),
-                state: cells.text()?,
+                state: cells.word()?,
             },
         ),
         Table::Garbage => (Key::Garbage { id: cells.number()? }, Columns::None),
         Table::Outbox => {
-            (Key::Outbox { target: ShardId(cells.take()?), seq: cells.number()? }, Columns::None)
+            (Key::Outbox { target: ShardId(cells.small()?), seq: cells.number()? }, Columns::None)
         }
         Table::History => (
             Key::History {
                 topic: TopicId(cells.number()?),
-                lane: cells.lane()?,
+                lane: Lane(cells.small()?),
                 block: cells.number()?,
                 batch: BatchNo(cells.number()?),
             },
@@ -240,20 +296,20 @@ pub(super) fn row_of(
         Table::Pointer => (
             Key::Pointer {
                 topic: TopicId(cells.number()?),
-                dataset: cells.take()?,
-                partition_key: cells.text()?,
+                dataset: cells.hash()?,
+                partition_key: cells.any()?,
             },
             Columns::None,
         ),
         Table::Audit => {
-            (Key::Audit { namespace: cells.take()?, last: cells.number()? }, Columns::None)
+            (Key::Audit { namespace: cells.hash()?, last: cells.number()? }, Columns::None)
         }
         Table::Held => (
             Key::Held {
                 generation: Generation(cells.number()?),
-                lane: cells.lane()?,
+                lane: Lane(cells.small()?),
                 offset: cells.number()?,
-                hash: cells.take()?,
+                hash: cells.hash()?,
             },
             Columns::None,
         ),
@@ -262,39 +318,25 @@ pub(super) fn row_of(
     Ok(Row { key, columns, body })
 }
 
-/// Cells of a line, from left to right.
-struct Cells<'a, 'l> {
-    line: &'a rusqlite::Row<'l>,
-    next: usize,
-}
+/// The cells of a line, from left to right.
+pub(crate) trait Cells {
+    type Error;
 
-impl Cells<'_, '_> {
-    fn take<T: FromSql>(&mut self) -> rusqlite::Result<T> {
-        self.next += 1;
-        self.line.get(self.next - 1)
+    fn number(&mut self) -> Result<u64, Self::Error>;
+    fn word(&mut self) -> Result<Text, Self::Error>;
+    fn any(&mut self) -> Result<Text, Self::Error>;
+    fn hash(&mut self) -> Result<Hash16, Self::Error>;
+    fn body(&mut self) -> Result<Bytes, Self::Error>;
+    /// The number that was just taken cannot be there.
+    fn impossible(&self, number: u64) -> Self::Error;
+
+    fn small(&mut self) -> Result<u32, Self::Error> {
+        let number = self.number()?;
+        u32::try_from(number).map_err(|_| self.impossible(number))
     }
 
-    fn number(&mut self) -> rusqlite::Result<u64> {
-        self.take()
-    }
-
-    fn text<T: From<String>>(&mut self) -> rusqlite::Result<T> {
-        Ok(T::from(self.take::<String>()?))
-    }
-
-    fn lane(&mut self) -> rusqlite::Result<Lane> {
-        Ok(Lane(self.take()?))
-    }
-
-    fn kind<T>(&mut self, of: impl Fn(u8) -> Option<T>) -> rusqlite::Result<T> {
-        let number: u8 = self.take()?;
-        let at = self.next - 1;
-        of(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(at, i64::from(number)))
-    }
-
-    fn body(&mut self) -> rusqlite::Result<Bytes> {
-        self.next += 1;
-        let body = self.line.get_ref(self.next - 1)?;
-        Ok(Bytes::copy_from_slice(body.as_bytes()?))
+    fn kind<T>(&mut self, of: impl Fn(u8) -> Option<T>) -> Result<T, Self::Error> {
+        let number = self.number()?;
+        u8::try_from(number).ok().and_then(of).ok_or_else(|| self.impossible(number))
     }
 }
