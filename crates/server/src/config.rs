@@ -24,6 +24,8 @@ pub enum EngineConfig {
     Memory,
     /// In a data directory.
     Sqlite(PathBuf),
+    /// In a database that many nodes share, at this URL.
+    Postgres(String),
 }
 
 /// What a server is told.
@@ -49,7 +51,8 @@ pub struct Config {
     pub min_free_bytes: u64,
     /// Settings of topics that do not say otherwise.
     pub defaults: Settings,
-    /// How many shards a storage gets when it is made; one if nobody says. It keeps their number.
+    /// How many shards a storage gets when it is made; if nobody says, 64 on PostgreSQL, else one. It keeps
+    /// their number.
     pub shards: Option<u32>,
     /// The build.
     pub commit: &'static str,

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use driftq_core::command::CreateTopic;
 use driftq_core::{Command, Reply, SettingsPatch, ShardConfig};
+use driftq_storage::postgres::{self, Postgres};
 use driftq_storage::sqlite::{OpenError, Sqlite};
 use driftq_storage::{Engine, Identity, Memory, wall_clock};
 use tokio::sync::watch;
@@ -23,6 +24,9 @@ pub enum StartError {
     /// The data directory cannot be opened.
     #[error(transparent)]
     Storage(#[from] OpenError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Database(#[from] postgres::OpenError),
     /// Nothing can listen there.
     #[error("cannot listen at {0}: {1}; give --listen another address")]
     Listen(SocketAddr, #[source] io::Error),
@@ -54,7 +58,7 @@ impl Server {
         if config.is_open_to_all() {
             return Err(StartError::Open(config.listen));
         }
-        let (engine, identity, about) = open(&config)?;
+        let (engine, identity, about) = open(&config).await?;
         let keys = identity.token_keys().expect("looked at when it was opened");
         let shard = ShardConfig {
             shards: identity.shards,
@@ -139,7 +143,7 @@ impl Server {
     }
 }
 
-fn open(config: &Config) -> Result<(Arc<dyn Engine>, Identity, About), StartError> {
+async fn open(config: &Config) -> Result<(Arc<dyn Engine>, Identity, About), StartError> {
     let started_at = driftq_api::Time(wall_clock().0);
     let commit = config.commit;
     Ok(match &config.engine {
@@ -153,6 +157,13 @@ fn open(config: &Config) -> Result<(Arc<dyn Engine>, Identity, About), StartErro
             let identity = engine.identity().clone();
             let durability = "fsync before every acknowledgement";
             let about = About { engine: "sqlite", durability, started_at, commit };
+            (Arc::new(engine), identity, about)
+        }
+        EngineConfig::Postgres(url) => {
+            let engine = Postgres::open(url, config.shards).await?;
+            let identity = engine.identity().clone();
+            let durability = engine.durability();
+            let about = About { engine: "postgres", durability, started_at, commit };
             (Arc::new(engine), identity, about)
         }
     })

@@ -15,6 +15,7 @@ pub mod conformance;
 mod identity;
 mod layout;
 mod memory;
+pub mod postgres;
 mod recover;
 pub mod sqlite;
 

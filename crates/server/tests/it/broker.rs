@@ -1,7 +1,8 @@
 //! A real server in this process, and what a test says to it.
 //!
-//! `DRIFTQ_TEST_ENGINE=sqlite` runs every test on SQLite in a directory of its own; otherwise rows live
-//! in memory. A test that restarts the server, or makes time pass, names its engine itself.
+//! `DRIFTQ_TEST_ENGINE=sqlite` runs every test on SQLite in a directory of its own, `postgres` in a database
+//! of its own; otherwise rows live in memory, but for tests that restart the server: those are on SQLite
+//! then. A test that makes time pass is in memory, whatever is said.
 
 use std::net::SocketAddr;
 use std::ops::Deref;
@@ -17,7 +18,35 @@ pub(crate) struct Broker {
     server: Server,
     client: Client,
     /// Kept until the server is gone.
-    data: Option<TempDir>,
+    data: Data,
+}
+
+/// Where its rows are.
+enum Data {
+    Memory,
+    Directory(TempDir),
+    Database(String),
+}
+
+/// What this run is about.
+fn engine() -> String {
+    let engine = std::env::var("DRIFTQ_TEST_ENGINE").unwrap_or_else(|_| "memory".to_owned());
+    let known = ["memory", "sqlite", "postgres"];
+    assert!(known.contains(&&*engine), "DRIFTQ_TEST_ENGINE is one of {known:?}, not {engine:?}");
+    engine
+}
+
+/// A database of this test's own.
+async fn database() -> String {
+    let server = std::env::var("DRIFTQ_TEST_POSTGRES").expect(
+        "no PostgreSQL to test with: run this by `just contract`, or under e2e/with-postgres",
+    );
+    let name = format!("t{}_{:x}", std::process::id(), fastrand::u64(..));
+    let (client, connection) =
+        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("a server");
+    tokio::spawn(connection);
+    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    server.replace("dbname=postgres", &format!("dbname={name}"))
 }
 
 impl Deref for Broker {
@@ -36,10 +65,9 @@ impl Broker {
 
     /// A server whose configuration is changed a little.
     pub(crate) async fn with(change: impl FnOnce(&mut Config)) -> Broker {
-        match std::env::var("DRIFTQ_TEST_ENGINE").as_deref() {
-            Ok("sqlite") => Broker::on_disk(change).await,
-            Ok("memory") | Err(_) => Broker::begin(None, change).await,
-            Ok(other) => panic!("DRIFTQ_TEST_ENGINE is memory or sqlite, not {other:?}"),
+        match engine().as_str() {
+            "memory" => Broker::begin(Data::Memory, change).await,
+            _ => Broker::on_disk(change).await,
         }
     }
 
@@ -48,28 +76,36 @@ impl Broker {
         Broker::with(|config| config.defaults = driftq_server::config::v1_defaults()).await
     }
 
-    /// A server that can be started again, whatever the environment says.
+    /// A server that can be started again.
     pub(crate) async fn durable() -> Broker {
         Broker::on_disk(|_| ()).await
     }
 
     /// A server whose rows are where time can be made to pass: no thread waits for a disk.
     pub(crate) async fn in_memory() -> Broker {
-        Broker::begin(None, |_| ()).await
+        Broker::begin(Data::Memory, |_| ()).await
     }
 
     /// The same, with its configuration changed a little.
     pub(crate) async fn on_disk(change: impl FnOnce(&mut Config)) -> Broker {
-        let data = TempDir::new().expect("a directory of its own");
-        Broker::begin(Some(data), change).await
+        let data = match engine().as_str() {
+            "postgres" => Data::Database(database().await),
+            _ => Data::Directory(TempDir::new().expect("a directory of its own")),
+        };
+        Broker::begin(data, change).await
     }
 
-    async fn begin(data: Option<TempDir>, change: impl FnOnce(&mut Config)) -> Broker {
+    async fn begin(data: Data, change: impl FnOnce(&mut Config)) -> Broker {
         let engine = match &data {
-            Some(data) => EngineConfig::Sqlite(data.path().to_owned()),
-            None => EngineConfig::Memory,
+            Data::Memory => EngineConfig::Memory,
+            Data::Directory(directory) => EngineConfig::Sqlite(directory.path().to_owned()),
+            Data::Database(url) => EngineConfig::Postgres(url.clone()),
         };
         let mut config = Config::local(engine);
+        if matches!(data, Data::Database(_)) {
+            // As many as on the other engines: what several do is told by tests of its own.
+            config.shards = Some(1);
+        }
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         change(&mut config);
         let server = Server::start(config).await.expect("it starts");
@@ -84,9 +120,10 @@ impl Broker {
 
     /// Stops it and starts another on the same rows, with its configuration changed a little.
     pub(crate) async fn restart_with(self, change: impl FnOnce(&mut Config)) -> Broker {
-        let data = self.data.expect("only what is on disk survives a restart");
+        let data = self.data;
+        assert!(!matches!(data, Data::Memory), "only what is on disk survives a restart");
         self.server.stop().await;
-        Broker::begin(Some(data), change).await
+        Broker::begin(data, change).await
     }
 
     /// Stops it. What is under way ends first.

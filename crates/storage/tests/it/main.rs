@@ -1,6 +1,8 @@
 //! Every engine keeps every promise; what only one engine promises is beside it.
 
+mod postgres;
 mod sqlite;
 
 driftq_storage::conformance!(memory, driftq_storage::Memory::new(|| driftq_core::Timestamp(0)));
 driftq_storage::conformance!(sqlite_engine, crate::sqlite::Fresh::new());
+driftq_storage::conformance!(postgres_engine, crate::postgres::Fresh::new());

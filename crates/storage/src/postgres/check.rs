@@ -1,0 +1,51 @@
+//! Is this server one that keeps what it says? Looked at before the first claim.
+
+use tokio_postgres::Client;
+
+use super::OpenError;
+
+/// The oldest version that is tested.
+const VERSION_MIN: i32 = 150_000;
+
+/// What a commit survives.
+pub(super) async fn durability(client: &Client, other: &Client) -> Result<&'static str, OpenError> {
+    let show = |name: &'static str| async move {
+        let row = client.query_one("SELECT current_setting($1)", &[&name]).await?;
+        Ok::<String, tokio_postgres::Error>(row.get(0))
+    };
+    let version = show("server_version_num").await?;
+    if version.parse().unwrap_or(0) < VERSION_MIN {
+        return Err(OpenError::Unfit(format!(
+            "it is PostgreSQL {}: use 15 or newer",
+            show("server_version").await?
+        )));
+    }
+    for (name, why) in [
+        ("fsync", "a crash of its machine loses what was acknowledged"),
+        ("full_page_writes", "a crash of its machine tears pages"),
+    ] {
+        if show(name).await? != "on" {
+            return Err(OpenError::Unfit(format!("{name} is off, {why}: turn it on")));
+        }
+    }
+    if client.query_one("SELECT pg_is_in_recovery()", &[]).await?.get(0) {
+        let why = "it is a standby: name all servers, and target_session_attrs=read-write";
+        return Err(OpenError::Unfit(why.to_owned()));
+    }
+    // Behind a pool of transactions both are one process: what is set for a session is lost or another's.
+    let pid = "SELECT pg_backend_pid()";
+    let mut pids = Vec::new();
+    for client in [client, other, client] {
+        let pid: i32 = client.query_one(pid, &[]).await?.get(0);
+        pids.push(pid);
+    }
+    if pids[0] == pids[1] || pids[0] != pids[2] {
+        let why =
+            "it is behind a pool of transactions: connect to the server itself, or pool by session";
+        return Err(OpenError::Unfit(why.to_owned()));
+    }
+    Ok(match show("synchronous_standby_names").await?.is_empty() {
+        true => "fsync before every acknowledgement, on one server",
+        false => "fsync before every acknowledgement, on this server and its synchronous standbys",
+    })
+}

@@ -1,0 +1,249 @@
+//! PostgreSQL: for many nodes, with the database its users already run, replicate and back up.
+//!
+//! 1. A commit is one transaction: it locks the shard's row under its epoch, so that no claim passes it; it
+//!    puts the head, which checks its predecessor; then its changes, set by set.
+//! 2. **What was not understood is unknown**: a lost connection, any error, a warning during a commit, no
+//!    answer in time. The connection is closed and never cancelled, the ownership ends, and whoever goes on
+//!    claims first: a claim is a write, so it waits for everything before it, standbys included.
+//! 3. Commits of a shard are sent one after the other, on any of a few connections.
+//! 4. Everything is asked of the primary.
+
+mod cells;
+mod check;
+mod reading;
+mod schema;
+mod session;
+mod statements;
+mod writing;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use driftq_core::row::{Read, Row, Write};
+use driftq_core::{BatchNo, ShardId, Timestamp};
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio_postgres::Config;
+
+use crate::{Answer, Engine, EngineError, Identity, Ownership};
+use session::{Pool, Session, Taken};
+use statements::All;
+
+/// Connections that commit and claim.
+const WRITERS: usize = 4;
+/// Connections that read.
+const READERS: usize = 4;
+/// Shards that a storage gets unless told otherwise.
+const SHARDS: u32 = 64;
+/// A connection that is not there by then is not coming.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// What is not answered by then is unknown.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// A shard is loaded by then.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A database cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are what their names say")]
+pub enum OpenError {
+    #[error("the database URL cannot be read: {0}")]
+    Url(String),
+    #[error("the database cannot be used: {0}")]
+    Unfit(String),
+    #[error("the database cannot be reached: {}", whole(.0))]
+    Database(#[from] tokio_postgres::Error),
+    #[error("the database has format {version}, this driftq knows {known}: use a newer driftq")]
+    Newer { version: usize, known: usize },
+    #[error("the database has {0} shards and keeps their number: leave storage.shards out")]
+    Shards(u32),
+    #[error("the database does not hold what it should: {0}")]
+    Damaged(String),
+}
+
+/// Not done.
+#[derive(Debug)]
+enum Failed {
+    Fenced,
+    Database(String),
+}
+
+impl From<tokio_postgres::Error> for Failed {
+    fn from(error: tokio_postgres::Error) -> Failed {
+        match writing::is_fenced(&error) {
+            true => Failed::Fenced,
+            false => Failed::Database(whole(&error)),
+        }
+    }
+}
+
+impl From<Failed> for EngineError {
+    fn from(failed: Failed) -> EngineError {
+        match failed {
+            Failed::Fenced => EngineError::Fenced,
+            Failed::Database(why) => EngineError::Unknown(why),
+        }
+    }
+}
+
+/// An error with its causes.
+fn whole(error: &tokio_postgres::Error) -> String {
+    match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(database), _) => database.to_string(),
+        (None, Some(source)) => format!("{error}: {source}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// The PostgreSQL engine. Its work is done on the runtime it was opened on.
+pub struct Postgres {
+    inside: Arc<Inside>,
+    runtime: Handle,
+    identity: Identity,
+    durability: &'static str,
+    /// The end of the last commit of each shard: the next one waits for it.
+    last: Mutex<HashMap<ShardId, oneshot::Receiver<()>>>,
+}
+
+struct Inside {
+    writers: Pool,
+    readers: Pool,
+    statements: All,
+}
+
+impl Postgres {
+    /// Connects, looks whether the server keeps what it says, and makes tables where there are none, with
+    /// that many shards or 64. Refused if they are there with another number.
+    pub async fn open(url: &str, shards: Option<u32>) -> Result<Postgres, OpenError> {
+        let mut config: Config =
+            url.parse().map_err(|error: tokio_postgres::Error| OpenError::Url(whole(&error)))?;
+        config
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_user_timeout(ANSWER_TIMEOUT)
+            .keepalives_idle(CONNECT_TIMEOUT)
+            .application_name("driftq");
+        let mut first = Session::open(&config).await?;
+        let second = Session::open(&config).await?;
+        let durability = check::durability(&first.client, &second.client).await?;
+        let identity = schema::prepare(&mut first.client, shards.unwrap_or(SHARDS)).await?;
+        if shards.is_some_and(|shards| shards != identity.shards) {
+            return Err(OpenError::Shards(identity.shards));
+        }
+        Ok(Postgres {
+            inside: Arc::new(Inside {
+                writers: Pool::new(config.clone(), WRITERS),
+                readers: Pool::new(config, READERS),
+                statements: All::new(),
+            }),
+            runtime: Handle::current(),
+            identity,
+            durability,
+            last: Mutex::default(),
+        })
+    }
+
+    /// Who this storage is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What an acknowledged commit survives.
+    pub fn durability(&self) -> &'static str {
+        self.durability
+    }
+
+    /// Has `work` done within `timeout`. It goes on where whoever asked is gone, so that a transaction ends
+    /// as it should.
+    fn ask<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        work: impl Future<Output = Result<T, Failed>> + Send + 'static,
+    ) -> Answer<'_, T> {
+        let done = self.runtime.spawn(async move { tokio::time::timeout(timeout, work).await });
+        Box::pin(async move {
+            let unknown = |why: &str| EngineError::Unknown(why.to_owned());
+            match done.await {
+                Ok(Ok(done)) => Ok(done?),
+                Ok(Err(_)) => Err(unknown("PostgreSQL does not answer")),
+                Err(_) => Err(unknown("the engine has stopped")),
+            }
+        })
+    }
+
+    /// The turn of a commit among those of its shard.
+    fn line_up(&self, shard: ShardId) -> (Option<oneshot::Receiver<()>>, oneshot::Sender<()>) {
+        let (ends, end) = oneshot::channel();
+        let mut last = self.last.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        (last.insert(shard, end), ends)
+    }
+}
+
+impl Engine for Postgres {
+    fn claim(&self, shard: ShardId) -> Answer<'_, (Ownership, Timestamp)> {
+        let inside = self.inside.clone();
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = inside.writers.take().await?;
+            let claimed = writing::claim(&mut taken.session, shard).await?;
+            taken.give_back();
+            Ok(claimed)
+        })
+    }
+
+    fn load<'a>(
+        &'a self,
+        ownership: Ownership,
+        each: &'a mut (dyn FnMut(Row) + Send),
+    ) -> Answer<'a, ()> {
+        let inside = self.inside.clone();
+        let (send, mut rows) = mpsc::unbounded_channel();
+        let loaded = self.ask(LOAD_TIMEOUT, async move {
+            let mut taken = inside.readers.take().await?;
+            let Taken { session, .. } = &mut taken;
+            // Whoever asked may be gone.
+            let mut hand_over = |row| drop(send.send(row));
+            reading::load(session, &inside.statements, ownership, &mut hand_over).await?;
+            taken.give_back();
+            Ok(())
+        });
+        Box::pin(async move {
+            while let Some(row) = rows.recv().await {
+                each(row);
+            }
+            loaded.await
+        })
+    }
+
+    fn read(&self, ownership: Ownership, reads: Vec<Read>) -> Answer<'_, Vec<Vec<Row>>> {
+        let inside = self.inside.clone();
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = inside.readers.take().await?;
+            let Taken { session, .. } = &mut taken;
+            let rows = reading::read(session, &inside.statements, ownership, &reads).await?;
+            taken.give_back();
+            Ok(rows)
+        })
+    }
+
+    fn commit(
+        &self,
+        ownership: Ownership,
+        batch: BatchNo,
+        writes: Vec<Write>,
+    ) -> Answer<'_, Timestamp> {
+        let inside = self.inside.clone();
+        let (before, ends) = self.line_up(ownership.shard);
+        self.ask(ANSWER_TIMEOUT, async move {
+            let _ends = ends;
+            if let Some(before) = before {
+                // Nothing is ever sent: it ends with the commit that holds it.
+                let _ended = before.await;
+            }
+            let mut taken = inside.writers.take().await?;
+            let Taken { session, .. } = &mut taken;
+            let now =
+                writing::commit(session, &inside.statements, ownership, batch, &writes).await?;
+            taken.give_back();
+            Ok(now)
+        })
+    }
+}

@@ -1,0 +1,119 @@
+//! A connection as this engine uses it: settings, statements, warnings, and the pool of them.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::error::Severity;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement};
+
+use super::Failed;
+
+/// The statements of this engine name their rows by full keys. What is left to the planner is forbidden, so
+/// that no plan walks a table. A stuck transaction must not keep a shard from its next owner.
+const SETTINGS: &str = "
+    SET search_path = driftq;
+    SET synchronous_commit = 'on';
+    SET plan_cache_mode = force_generic_plan;
+    SET enable_seqscan = off;
+    SET enable_hashjoin = off;
+    SET enable_mergejoin = off;
+    SET enable_bitmapscan = off;
+    SET jit = off;
+    SET statement_timeout = 0;
+    SET lock_timeout = '5s';
+    SET idle_in_transaction_session_timeout = '10s'";
+
+/// A connection that nobody else uses meanwhile.
+pub(super) struct Session {
+    pub(super) client: Client,
+    statements: HashMap<String, Statement>,
+    warnings: Arc<AtomicU64>,
+}
+
+impl Session {
+    /// Connects.
+    pub(super) async fn open(config: &Config) -> Result<Session, tokio_postgres::Error> {
+        let (client, mut connection) = config.connect(NoTls).await?;
+        let warnings = Arc::new(AtomicU64::new(0));
+        let seen = warnings.clone();
+        tokio::spawn(async move {
+            // Messages come in their order: a warning is counted before the answer behind it is handed on.
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
+            {
+                if let AsyncMessage::Notice(notice) = message
+                    && notice.parsed_severity() != Some(Severity::Notice)
+                {
+                    seen.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+        });
+        client.batch_execute(SETTINGS).await?;
+        Ok(Session { client, statements: HashMap::new(), warnings })
+    }
+
+    /// How many warnings came so far. One during a commit says that it may be only half done: PostgreSQL
+    /// answers a commit whose wait for a standby was cut short with success and a warning.
+    pub(super) fn warnings(&self) -> u64 {
+        self.warnings.load(Ordering::SeqCst)
+    }
+
+    /// A statement, prepared once.
+    pub(super) async fn prepared(&mut self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
+        if let Some(statement) = self.statements.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+/// A few connections. One whose use did not end well is not used again.
+pub(super) struct Pool {
+    config: Config,
+    idle: Mutex<Vec<Session>>,
+    free: Semaphore,
+}
+
+impl Pool {
+    pub(super) fn new(config: Config, size: usize) -> Pool {
+        Pool { config, idle: Mutex::default(), free: Semaphore::new(size) }
+    }
+
+    /// A connection, when one is free.
+    pub(super) async fn take(&self) -> Result<Taken<'_>, Failed> {
+        let permit = self.free.acquire().await.expect("it is never closed");
+        let idle = loop {
+            match self.lock().pop() {
+                Some(session) if session.client.is_closed() => {}
+                idle => break idle,
+            }
+        };
+        let session = match idle {
+            Some(session) => session,
+            None => Session::open(&self.config).await?,
+        };
+        Ok(Taken { pool: self, session, _permit: permit })
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
+        self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// A connection in use. Dropped it is closed, and its transaction ends however PostgreSQL sees fit.
+pub(super) struct Taken<'a> {
+    pool: &'a Pool,
+    pub(super) session: Session,
+    _permit: SemaphorePermit<'a>,
+}
+
+impl Taken<'_> {
+    /// Its transaction has ended and was understood.
+    pub(super) fn give_back(self) {
+        self.pool.lock().push(self.session);
+    }
+}

@@ -1,0 +1,231 @@
+//! Claims and commits.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
+
+use driftq_core::row::{Columns, Key, Row, Table, Write};
+use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
+use tokio_postgres::Statement;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::ToSql;
+
+use super::Failed;
+use super::cells::{Form, Param, all_forms, arrays, key_forms};
+use super::session::Session;
+use super::statements::{All, CLAIM, EXPIRE, FENCE, HEAD, TOUCH, TRIM};
+use crate::Ownership;
+use crate::layout::{Cell, content_cells, key_cells, layout};
+
+/// An update, so that it waits for whoever commits under the epoch before, and, like every commit, for the
+/// standbys: what is loaded after it is as durable as it is itself.
+pub(super) async fn claim(
+    session: &mut Session,
+    shard: ShardId,
+) -> Result<(Ownership, Timestamp), Failed> {
+    let warned = session.warnings();
+    let claim = session.prepared(CLAIM).await?;
+    let row = session.client.query_one(&claim, &[&i64::from(shard.0)]).await?;
+    unless_warned(session, warned)?;
+    let (epoch, now): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
+    Ok((Ownership { shard, epoch: Epoch(epoch.cast_unsigned()) }, Timestamp(now.cast_unsigned())))
+}
+
+/// One transaction, sent as a whole: one round trip.
+///
+/// It is done only if every statement of it was. A statement that fails ends the transaction, and what was
+/// sent behind it does nothing; only then does PostgreSQL answer COMMIT, cheerfully, by rolling back.
+pub(super) async fn commit(
+    session: &mut Session,
+    all: &All,
+    ownership: Ownership,
+    batch: BatchNo,
+    writes: &[Write],
+) -> Result<Timestamp, Failed> {
+    let shard = i64::from(ownership.shard.0);
+    let epoch = ownership.epoch.0.cast_signed();
+    let mut sent = vec![(FENCE, vec![Param::Number(shard), Param::Number(epoch)])];
+    sent.push((HEAD, head(shard, epoch, batch, writes)?));
+    sent.extend(changes(all, shard, writes)?);
+    let mut steps = Vec::with_capacity(sent.len());
+    for (sql, params) in &sent {
+        steps.push((session.prepared(sql).await?, params.as_slice()));
+    }
+    let warned = session.warnings();
+    let answers = in_one_transaction(session, &steps).await?;
+    unless_warned(session, warned)?;
+    let now: i64 = answers[1].first().ok_or(Failed::Fenced)?.try_get(0)?;
+    Ok(Timestamp(now.cast_unsigned()))
+}
+
+/// What came back for each step.
+type Answers = Vec<Vec<tokio_postgres::Row>>;
+type Step<'a> = Pin<Box<dyn Future<Output = Result<Vec<tokio_postgres::Row>, Failed>> + Send + 'a>>;
+
+async fn in_one_transaction(
+    session: &Session,
+    steps: &[(Statement, &[Param<'_>])],
+) -> Result<Answers, Failed> {
+    let client = &session.client;
+    let plain = |sql: &'static str| -> Step<'_> {
+        Box::pin(async move { Ok(client.batch_execute(sql).await.map(|()| Vec::new())?) })
+    };
+    let mut under_way = vec![plain("BEGIN")];
+    for (statement, params) in steps {
+        under_way.push(Box::pin(async move {
+            let params: Vec<&(dyn ToSql + Sync)> =
+                params.iter().map(|param| param as &(dyn ToSql + Sync)).collect();
+            Ok(client.query(statement, &params).await?)
+        }));
+    }
+    under_way.push(plain("COMMIT"));
+    // A statement is on its way when it was polled once: in this order.
+    let mut early = Vec::with_capacity(under_way.len());
+    for step in &mut under_way {
+        let polled = poll_fn(|context| Poll::Ready(step.as_mut().poll(context))).await;
+        early.push(match polled {
+            Poll::Ready(answer) => Some(answer?),
+            Poll::Pending => None,
+        });
+    }
+    let mut answers = Vec::with_capacity(under_way.len());
+    for (step, early) in under_way.into_iter().zip(early) {
+        answers.push(match early {
+            Some(answer) => answer,
+            None => step.await?,
+        });
+    }
+    answers.remove(0);
+    Ok(answers)
+}
+
+/// What was answered under a warning may be only half done.
+fn unless_warned(session: &Session, warned: u64) -> Result<(), Failed> {
+    if session.warnings() == warned {
+        return Ok(());
+    }
+    Err(Failed::Database("PostgreSQL warned: it may not be replicated".to_owned()))
+}
+
+fn head<'a>(
+    shard: i64,
+    epoch: i64,
+    batch: BatchNo,
+    writes: &'a [Write],
+) -> Result<Vec<Param<'a>>, Failed> {
+    let heads = writes.iter().filter_map(|write| match write {
+        Write::Put(row) => match (&row.key, &row.columns) {
+            (Key::Head { batch: of }, Columns::Head { epoch, now, clean }) if *of == batch => {
+                Some((row, *epoch, *now, *clean))
+            }
+            _ => None,
+        },
+        Write::Delete(_)
+        | Write::DeleteRange { .. }
+        | Write::Trim { .. }
+        | Write::Touch { .. }
+        | Write::Expire { .. } => None,
+    });
+    let Some((row, of, now, clean)) = heads.last() else {
+        return Err(Failed::Database("a batch has no head".to_owned()));
+    };
+    let number = |number: u64| Param::Number(number.cast_signed());
+    Ok(vec![
+        Param::Number(shard),
+        number(batch.0),
+        number(of.0),
+        number(now.0),
+        number(clean.0),
+        Param::Bytes(&row.body),
+        Param::Number(epoch),
+    ])
+}
+
+/// The statements of a batch beside its head, puts before ranges.
+fn changes<'a>(
+    all: &'a All,
+    shard: i64,
+    writes: &'a [Write],
+) -> Result<Vec<(&'a str, Vec<Param<'a>>)>, Failed> {
+    let mut puts: BTreeMap<Table, Vec<&Row>> = BTreeMap::new();
+    let mut deletes: BTreeMap<Table, Vec<&Key>> = BTreeMap::new();
+    let (mut trims, mut touches, mut buckets) = (Vec::new(), Vec::new(), Vec::new());
+    let mut ranges = Vec::new();
+    for write in writes {
+        match write {
+            Write::Put(row) if row.key.table() == Table::Head => {}
+            Write::Put(row) => puts.entry(row.key.table()).or_default().push(row),
+            Write::Delete(key) => deletes.entry(key.table()).or_default().push(key),
+            Write::DeleteRange { from, to } => ranges.push((from, to)),
+            Write::Trim { topic, lane, from, to } => trims.push(vec![
+                Cell::Number(topic.0),
+                Cell::Number(u64::from(lane.0)),
+                Cell::Number(*from),
+                Cell::Number(*to),
+            ]),
+            Write::Touch { key, expires, bucket } => {
+                let mut cells = Vec::new();
+                key_cells(key, &mut cells);
+                cells.extend([Cell::Number(expires.0), Cell::Number(*bucket)]);
+                touches.push(cells);
+            }
+            Write::Expire { bucket } => buckets.push(vec![Cell::Number(*bucket)]),
+        }
+    }
+    let with_shard = |params: Vec<Param<'a>>| {
+        let mut with = vec![Param::Number(shard)];
+        with.extend(params);
+        with
+    };
+    let mut sent: Vec<(&'a str, Vec<Param<'a>>)> = Vec::new();
+    for (table, keys) in deletes {
+        let forms = key_forms(&layout(table));
+        let rows = keys.into_iter().map(|key| {
+            let mut cells = Vec::new();
+            key_cells(key, &mut cells);
+            cells
+        });
+        sent.push((&all.of(table).delete, with_shard(arrays(&forms, rows)?)));
+    }
+    for (table, rows) in puts {
+        let layout = layout(table);
+        let is_text = Form::of_body(layout.body) == Form::Text;
+        let rows = rows.into_iter().map(|row| {
+            let mut cells = Vec::new();
+            key_cells(&row.key, &mut cells);
+            content_cells(row, is_text, &mut cells);
+            cells
+        });
+        sent.push((&all.of(table).put, with_shard(arrays(&all_forms(&layout), rows)?)));
+    }
+    let numbers = [Form::Number; 4];
+    if !touches.is_empty() {
+        let forms = [Form::Number, Form::Bytes, Form::Number, Form::Number];
+        sent.push((TOUCH, with_shard(arrays(&forms, touches)?)));
+    }
+    for (from, to) in ranges {
+        let mut cells = Vec::new();
+        key_cells(from, &mut cells);
+        key_cells(to, &mut cells);
+        let forms = key_forms(&layout(from.table()));
+        let params =
+            cells.into_iter().zip(forms.iter().chain(&forms)).map(|(cell, form)| form.one(cell));
+        sent.push((&all.of(from.table()).delete_range, with_shard(params.collect())));
+    }
+    if !trims.is_empty() {
+        sent.push((TRIM, with_shard(arrays(&numbers, trims)?)));
+    }
+    if !buckets.is_empty() {
+        sent.push((EXPIRE, with_shard(arrays(&numbers[..1], buckets)?)));
+    }
+    Ok(sent)
+}
+
+/// Whether the head was refused: its predecessor is not the last, or another has claimed the shard.
+pub(super) fn is_fenced(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|error| {
+        let refused = [SqlState::NOT_NULL_VIOLATION, SqlState::UNIQUE_VIOLATION];
+        error.table() == Some("head") && refused.contains(error.code())
+    })
+}
