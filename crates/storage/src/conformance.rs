@@ -127,7 +127,7 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
         plain(Key::Lane { topic: TOPIC, lane: Lane(1023) }, "lane"),
         plain(Key::Cursor { generation: Generation(big), lane: LANE }, "cursor"),
         plain(Key::Mark { kind: MarkKind::Expiry, id: 3 }, "mark"),
-        plain(Key::Owner { owner: OwnerId(4) }, "worker-ü"),
+        plain(Key::Owner { owner: OwnerId(4) }, "worker\0-ü"),
         plain(Key::Garbage { id: 9 }, "garbage"),
     ];
     let looked_up = [
@@ -136,13 +136,13 @@ pub fn rows_come_back_as_they_were_put(engine: &dyn Engine) {
             Key::Block { generation: Generation(1), lane: LANE, block: 3, batch: BatchNo(1) },
             "block",
         ),
-        plain(Key::Note { generation: Generation(1), lane: LANE, offset: big }, "note"),
+        plain(Key::Note { generation: Generation(1), lane: LANE, offset: big }, "no\0te"),
         plain(
             Key::Held { generation: Generation(1), lane: LANE, offset: big, hash: [255; 16] },
             "held",
         ),
         plain(
-            Key::Pointer { topic: TOPIC, dataset: [255; 16], partition_key: "dt=1/é".into() },
+            Key::Pointer { topic: TOPIC, dataset: [255; 16], partition_key: "dt=1/\0é".into() },
             "pointer",
         ),
         plain(Key::History { topic: TOPIC, lane: LANE, block: 3, batch: BatchNo(1) }, "history"),

@@ -35,8 +35,9 @@ const YES_OR_NO: &str = "true|false";
 #[rustfmt::skip]
 pub(crate) const KEYS: &[Key] = &[
     key("listen", "IP:PORT", "Where to listen", |t| &mut t.server.listen),
-    key("engine", "memory|sqlite", "Where rows live", |t| &mut t.engine),
+    key("engine", "memory|sqlite|postgres", "Where rows live", |t| &mut t.engine),
     key("data", "DIR", "The data directory of the sqlite engine", |t| &mut t.data),
+    key("database_url", "URL|none", "The database of the postgres engine", |t| &mut t.database_url),
     key("api_key_file", "FILE|none", "A file whose first line is the key that every request must carry", |t| &mut t.api_key_file),
     key("insecure", YES_OR_NO, "Listen to other machines without a key", |t| &mut t.server.insecure),
     key("log", "error|warn|info|debug|trace", "What is worth a line in the log", |t| &mut t.log),
@@ -48,7 +49,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("limits.stream_bytes", "BYTES", "Unsettled bytes that one stream may hold", |t| &mut t.server.limits.stream_bytes),
     key("limits.connections", "COUNT", "Connections at a time", |t| &mut t.server.limits.connections),
     key("storage.min_free_bytes", "BYTES", "Disk space to leave free: with less, nothing new is stored", |t| &mut t.server.min_free_bytes),
-    key("storage.shards", "COUNT|none", "Shards that a new storage gets, for good; none is one", |t| &mut t.server.shards),
+    key("storage.shards", "COUNT|none", "Shards that a new storage gets, for good; none is 64 on postgres, else one", |t| &mut t.server.shards),
     key("defaults.profile", "v1|none", "Other defaults to begin with: v1 has those of the first contract", |t| &mut t.defaults),
     key("defaults.lease_ms", "MS", "The lease of consumers that name none", |t| &mut t.defaults.settings.lease_ms),
     key("defaults.max_in_flight", "COUNT", "Leased at a time per group and partition", |t| &mut t.defaults.settings.max_in_flight),
@@ -131,6 +132,7 @@ pub(crate) struct Told {
     server: Config,
     engine: Engine,
     data: PathBuf,
+    database_url: Option<Secret>,
     api_key_file: Option<PathBuf>,
     pub(crate) log: Level,
     pub(crate) log_format: LogFormat,
@@ -142,6 +144,17 @@ pub(crate) struct Told {
 enum Engine {
     Memory,
     Sqlite,
+    Postgres,
+}
+
+/// A value that nobody is shown.
+#[derive(Deserialize)]
+struct Secret(String);
+
+impl Serialize for Secret {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("(hidden)")
+    }
 }
 
 /// What is worth a line.
@@ -181,6 +194,7 @@ impl Default for Told {
         Told {
             engine: Engine::Sqlite,
             data: "driftq-data".into(),
+            database_url: None,
             api_key_file: None,
             log: Level::Info,
             log_format: LogFormat::Text,
@@ -193,9 +207,14 @@ impl Default for Told {
 impl Told {
     /// The configuration of a server, or what is wrong with it.
     pub(crate) fn server(self) -> Result<Config, Vec<Fault>> {
-        let engine = match self.engine {
-            Engine::Memory => EngineConfig::Memory,
-            Engine::Sqlite => EngineConfig::Sqlite(self.data),
+        let engine = match (self.engine, self.database_url) {
+            (Engine::Memory, _) => EngineConfig::Memory,
+            (Engine::Sqlite, _) => EngineConfig::Sqlite(self.data),
+            (Engine::Postgres, Some(Secret(url))) => EngineConfig::Postgres(url),
+            (Engine::Postgres, None) => {
+                let why = "is missing: write it as postgresql://user:password@host/database";
+                return Err(vec![Fault { key: "database_url".to_owned(), why: why.to_owned() }]);
+            }
         };
         let no_key = |why| vec![Fault { key: "api_key_file".to_owned(), why }];
         let key = self.api_key_file.as_deref().map(crate::client::first_line).transpose();

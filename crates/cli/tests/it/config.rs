@@ -124,7 +124,7 @@ fn values_that_no_server_should_start_with_are_refused_before_it_does() {
         ! error: DRIFTQ_LOG: must be error|warn|info|debug|trace, not `loud`
         [2]
         $ driftq config --engine postgres
-        ! error: --engine: must be memory|sqlite, not `postgres`
+        ! error: default: `database_url`: is missing: write it as postgresql://user:password@host/database
         [2]
         $ driftq config --listen localhost
         ! error: --listen: must be IP:PORT, not `localhost`

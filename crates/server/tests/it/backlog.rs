@@ -68,7 +68,7 @@ async fn the_wait_is_told_in_whole_seconds_too() {
 
 #[tokio::test]
 async fn on_a_disk_that_is_nearly_full_nothing_is_stored_and_everything_is_settled() {
-    let broker = Broker::durable().await;
+    let broker = Broker::in_directory(|_| ()).await;
     broker.topic("t").await;
     broker.produce("t", "a").await;
     let broker = broker.restart_with(|config| config.min_free_bytes = u64::MAX).await;

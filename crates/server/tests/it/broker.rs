@@ -29,7 +29,7 @@ enum Data {
 }
 
 /// What this run is about.
-fn engine() -> String {
+pub(crate) fn engine() -> String {
     let engine = std::env::var("DRIFTQ_TEST_ENGINE").unwrap_or_else(|_| "memory".to_owned());
     let known = ["memory", "sqlite", "postgres"];
     assert!(known.contains(&&*engine), "DRIFTQ_TEST_ENGINE is one of {known:?}, not {engine:?}");
@@ -88,11 +88,21 @@ impl Broker {
 
     /// The same, with its configuration changed a little.
     pub(crate) async fn on_disk(change: impl FnOnce(&mut Config)) -> Broker {
-        let data = match engine().as_str() {
-            "postgres" => Data::Database(database().await),
-            _ => Data::Directory(TempDir::new().expect("a directory of its own")),
-        };
-        Broker::begin(data, change).await
+        if engine() != "postgres" {
+            return Broker::in_directory(change).await;
+        }
+        Broker::begin(Data::Database(database().await), |config| {
+            // As many as on the other engines: what several do is told by tests of its own.
+            config.shards = Some(1);
+            change(config);
+        })
+        .await
+    }
+
+    /// A server on SQLite, whatever is said.
+    pub(crate) async fn in_directory(change: impl FnOnce(&mut Config)) -> Broker {
+        let directory = TempDir::new().expect("a directory of its own");
+        Broker::begin(Data::Directory(directory), change).await
     }
 
     async fn begin(data: Data, change: impl FnOnce(&mut Config)) -> Broker {
@@ -102,10 +112,6 @@ impl Broker {
             Data::Database(url) => EngineConfig::Postgres(url.clone()),
         };
         let mut config = Config::local(engine);
-        if matches!(data, Data::Database(_)) {
-            // As many as on the other engines: what several do is told by tests of its own.
-            config.shards = Some(1);
-        }
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         change(&mut config);
         let server = Server::start(config).await.expect("it starts");

@@ -31,7 +31,7 @@ async fn metric(broker: &Client, name: &str, part: &str) -> Option<f64> {
 
 /// A server on whose page every number stands: one topic and one group on a disk are enough.
 async fn with_all() -> Broker {
-    let broker = Broker::durable().await;
+    let broker = Broker::in_directory(|_| ()).await;
     broker.topic("t").await;
     broker.produce("t", "x").await;
     broker.receive("t", "g", "o").await;

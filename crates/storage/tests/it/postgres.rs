@@ -1,13 +1,15 @@
 //! What the PostgreSQL engine promises beside the conformance suite.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
-use driftq_core::row::{Read, Row, Write};
-use driftq_core::{BatchNo, ShardId, Timestamp};
-use driftq_storage::postgres::Postgres;
-use driftq_storage::{Answer, Engine, Ownership};
+use bytes::Bytes;
+use driftq_core::row::{Columns, Key, Read, Row, Write};
+use driftq_core::{BatchNo, Lane, ShardId, Timestamp, TopicId};
+use driftq_storage::postgres::{OpenError, Postgres};
+use driftq_storage::{Answer, Engine, EngineError, Ownership};
 use tokio::runtime::Runtime;
-use tokio_postgres::NoTls;
+use tokio_postgres::{Client, NoTls};
 
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
 
@@ -17,11 +19,16 @@ fn server() -> String {
         .expect("no PostgreSQL to test with: run this by `just test`, or under e2e/with-postgres")
 }
 
+async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a server");
+    tokio::spawn(connection);
+    client
+}
+
 /// A database of this test's own.
 async fn database() -> String {
     let name = format!("t{}_{:x}", std::process::id(), fastrand::u64(..));
-    let (client, connection) = tokio_postgres::connect(&server(), NoTls).await.expect("a server");
-    tokio::spawn(connection);
+    let client = connect(&server()).await;
     client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
     server().replace("dbname=postgres", &format!("dbname={name}"))
 }
@@ -64,4 +71,152 @@ impl Engine for Fresh {
     ) -> Answer<'_, Timestamp> {
         self.engine.commit(ownership, batch, writes)
     }
+}
+
+const SHARD: ShardId = ShardId(7);
+
+async fn open(url: &str) -> Postgres {
+    Postgres::open(url, None).await.expect("it opens")
+}
+
+/// Has PostgreSQL do something whenever a page is put.
+async fn whenever_a_page_is_put(url: &str, what: &str) {
+    let trigger = format!(
+        "CREATE FUNCTION driftq.at_page() RETURNS trigger LANGUAGE plpgsql AS
+             $$ BEGIN {what}; RETURN NEW; END $$;
+         CREATE TRIGGER at_page BEFORE INSERT ON driftq.page
+             FOR EACH ROW EXECUTE FUNCTION driftq.at_page()"
+    );
+    connect(url).await.batch_execute(&trigger).await.expect("a trigger");
+}
+
+fn commit(engine: &Postgres, owner: Ownership, batch: u64, page: bool) -> Answer<'_, Timestamp> {
+    let (epoch, now, clean) = (owner.epoch, Timestamp(batch), BatchNo(1));
+    let head = Row {
+        key: Key::Head { batch: BatchNo(batch) },
+        columns: Columns::Head { epoch, now, clean },
+        body: Bytes::from_static(b"head"),
+    };
+    let put = Row {
+        key: page_key(),
+        columns: Columns::Page { base: 0, bytes: 1, at: Timestamp(1) },
+        body: Bytes::from_static(b"page"),
+    };
+    let mut writes = vec![Write::Put(head)];
+    writes.extend(page.then_some(Write::Put(put)));
+    engine.commit(owner, BatchNo(batch), writes)
+}
+
+fn page_key() -> Key {
+    Key::Page { topic: TopicId(1), lane: Lane(0), last: 0 }
+}
+
+async fn has_page(engine: &Postgres, owner: Ownership) -> bool {
+    let rows = engine.read(owner, vec![Read::Key(page_key())]).await.expect("a read succeeds");
+    !rows[0].is_empty()
+}
+
+/// An old owner that slept between its fence and its commit. With a fence that does not lock, the claim
+/// passes it, and its page comes after the new owner has loaded.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_waits_for_a_commit_under_way() {
+    let url = database().await;
+    let (old, new) = (open(&url).await, open(&url).await);
+    whenever_a_page_is_put(&url, "PERFORM pg_sleep(1.5)").await;
+    let (owner, _) = old.claim(SHARD).await.expect("a claim succeeds");
+    commit(&old, owner, 1, false).await.expect("a commit succeeds");
+    let slow = commit(&old, owner, 2, true);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let (next, _) = new.claim(SHARD).await.expect("a claim succeeds");
+    let at_once = has_page(&new, next).await;
+    let done = slow.await.is_ok();
+    assert_eq!(at_once, done, "what the old owner was told is what the new one loads");
+    assert_eq!(has_page(&new, next).await, done, "nothing comes after the claim");
+    assert_eq!(commit(&old, owner, 3, false).await, Err(EngineError::Fenced));
+}
+
+/// Two commits on their way, and the first one fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_commit_follows_one_that_failed() {
+    let url = database().await;
+    let engine = open(&url).await;
+    whenever_a_page_is_put(&url, "RAISE EXCEPTION 'no pages today'").await;
+    let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
+    commit(&engine, owner, 1, false).await.expect("a commit succeeds");
+    let (fails, follows) = (commit(&engine, owner, 2, true), commit(&engine, owner, 3, false));
+    let failed = fails.await.expect_err("it fails");
+    assert!(failed.to_string().contains("no pages today"), "{failed}");
+    assert_eq!(follows.await, Err(EngineError::Fenced));
+    assert!(!has_page(&engine, owner).await);
+}
+
+/// A commit whose wait for a standby was cut short is answered with success, and a warning.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_under_a_warning_is_unknown() {
+    let url = database().await;
+    let engine = open(&url).await;
+    whenever_a_page_is_put(&url, "RAISE WARNING 'committed locally'").await;
+    let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
+    let unknown = commit(&engine, owner, 1, true).await;
+    assert!(matches!(unknown, Err(EngineError::Unknown(_))), "{unknown:?}");
+    // The warned connection is not used again, and what follows is as good as ever.
+    let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
+    commit(&engine, owner, 2, false).await.expect("a commit succeeds");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_is_unknown_and_the_next_claim_knows() {
+    let url = database().await;
+    let engine = open(&url).await;
+    whenever_a_page_is_put(&url, "PERFORM pg_sleep(30)").await;
+    let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
+    let lost = commit(&engine, owner, 1, true);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    connect(&url).await.execute(end, &[]).await.expect("they are ended");
+    let unknown = lost.await;
+    assert!(matches!(unknown, Err(EngineError::Unknown(_))), "{unknown:?}");
+    let (next, _) = engine.claim(SHARD).await.expect("a claim succeeds");
+    assert_eq!(next.epoch.0, owner.epoch.0 + 1);
+    assert!(!has_page(&engine, next).await);
+    commit(&engine, next, 1, false).await.expect("a commit succeeds");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_nodes_make_one_storage() {
+    let url = database().await;
+    let opened = (0..8).map(|_| {
+        let url = url.clone();
+        tokio::spawn(async move { open(&url).await })
+    });
+    let opened: Vec<_> = opened.collect();
+    let mut identities = Vec::new();
+    for one in opened {
+        identities.push(one.await.expect("it opens").identity().clone());
+    }
+    identities.dedup();
+    assert_eq!(identities.len(), 1);
+    assert_eq!(identities[0].shards, 64);
+    let other = Postgres::open(&url, Some(8)).await.err().map(|error| error.to_string());
+    let says = "the database has 64 shards and keeps their number: leave storage.shards out";
+    assert_eq!(other.as_deref(), Some(says));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tables_of_a_newer_version_are_used_while_they_fit() {
+    let url = database().await;
+    drop(open(&url).await);
+    let client = connect(&url).await;
+    client
+        .batch_execute("UPDATE driftq.meta SET value = '99' WHERE name = 'version'")
+        .await
+        .expect("a change");
+    drop(open(&url).await);
+    client
+        .batch_execute("UPDATE driftq.meta SET value = '98' WHERE name = 'oldest_that_fits'")
+        .await
+        .expect("a change");
+    let refused = Postgres::open(&url, None).await.err();
+    assert!(matches!(refused, Some(OpenError::Newer { version: 99, .. })), "{refused:?}");
 }
