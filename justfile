@@ -13,14 +13,24 @@ default:
 # Everything a change must pass: format, lints, tidy, dependencies, spelling, tests
 check: (stages 'format' 'lint' 'tidy' 'deny' 'typos' 'test')
 
-# Run all tests
+# Run all tests, beside a throw-away PostgreSQL
 test:
-    cargo nextest run --workspace
+    e2e/with-postgres 15 cargo nextest run --workspace
 
-# The contract of the HTTP API, on both engines
-contract:
-    cargo nextest run -p driftq-server
-    DRIFTQ_TEST_ENGINE=sqlite cargo nextest run -p driftq-server
+# The contract of the HTTP API on ENGINE: memory, sqlite, postgres-15 or postgres-18; without one, on all
+contract ENGINE='':
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for engine in {{ if ENGINE == '' { 'memory sqlite postgres-15 postgres-18' } else { ENGINE } }}; do
+        case $engine in
+        postgres-*)
+            # With it what every engine promises: the rest of `just test` knows one PostgreSQL only.
+            DRIFTQ_TEST_ENGINE=postgres e2e/with-postgres "${engine#postgres-}" \
+                cargo nextest run -p driftq-server -p driftq-storage -E 'package(driftq-server) | test(postgres)'
+            ;;
+        *) DRIFTQ_TEST_ENGINE=$engine cargo nextest run -p driftq-server ;;
+        esac
+    done
 
 # The API against its OpenAPI document: requests made up from it, in both forms, to a real server
 schemathesis:
@@ -148,7 +158,7 @@ instructions:
     cargo run --quiet --release -p driftq-sim --bin instructions
 
 # What .ci/run runs: everything above that fits into half an hour on two cores
-ci: check (stages 'contract' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'crash-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
+ci: check (stages 'contract sqlite' 'contract postgres-15' 'contract postgres-18' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'crash-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
 
 # What the hook runs before a commit: quick, and never tests
 pre-commit: format typos tidy small-files
