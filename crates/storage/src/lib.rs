@@ -13,10 +13,13 @@
 
 pub mod conformance;
 mod identity;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 mod layout;
 mod memory;
+#[cfg(feature = "postgres")]
 pub mod postgres;
 mod recover;
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
 
 use std::pin::Pin;

@@ -14,6 +14,7 @@ mod reading;
 mod schema;
 mod session;
 mod statements;
+mod target;
 mod writing;
 
 use std::collections::HashMap;
@@ -24,11 +25,11 @@ use driftq_core::row::{Read, Row, Write};
 use driftq_core::{BatchNo, ShardId, Timestamp};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::Config;
 
 use crate::{Answer, Engine, EngineError, Identity, Ownership};
 use session::{Pool, Session, Taken};
 use statements::All;
+use target::Target;
 
 /// Connections that commit and claim.
 const WRITERS: usize = 4;
@@ -36,8 +37,6 @@ const WRITERS: usize = 4;
 const READERS: usize = 4;
 /// Shards that a storage gets unless told otherwise.
 const SHARDS: u32 = 64;
-/// A connection that is not there by then is not coming.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What is not answered by then is unknown.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A shard is loaded by then.
@@ -115,15 +114,9 @@ impl Postgres {
     /// Connects, looks whether the server keeps what it says, and makes tables where there are none, with
     /// that many shards or 64. Refused if they are there with another number.
     pub async fn open(url: &str, shards: Option<u32>) -> Result<Postgres, OpenError> {
-        let mut config: Config =
-            url.parse().map_err(|error: tokio_postgres::Error| OpenError::Url(whole(&error)))?;
-        config
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_user_timeout(ANSWER_TIMEOUT)
-            .keepalives_idle(CONNECT_TIMEOUT)
-            .application_name("driftq");
-        let mut first = Session::open(&config).await?;
-        let second = Session::open(&config).await?;
+        let target = Target::read(url)?;
+        let mut first = Session::open(&target).await?;
+        let second = Session::open(&target).await?;
         let durability = check::durability(&first.client, &second.client).await?;
         let identity = schema::prepare(&mut first.client, shards.unwrap_or(SHARDS)).await?;
         if shards.is_some_and(|shards| shards != identity.shards) {
@@ -131,8 +124,8 @@ impl Postgres {
         }
         Ok(Postgres {
             inside: Arc::new(Inside {
-                writers: Pool::new(config.clone(), WRITERS),
-                readers: Pool::new(config, READERS),
+                writers: Pool::new(target.clone(), WRITERS),
+                readers: Pool::new(target, READERS),
                 statements: All::new(),
             }),
             runtime: Handle::current(),

@@ -1,15 +1,14 @@
 //! A connection as this engine uses it: settings, statements, warnings, and the pool of them.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement};
+use tokio_postgres::{Client, Statement};
 
 use super::Failed;
+use super::target::Target;
 
 /// The statements of this engine name their rows by full keys. What is left to the planner is forbidden, so
 /// that no plan walks a table. A stuck transaction must not keep a shard from its next owner.
@@ -35,21 +34,9 @@ pub(super) struct Session {
 
 impl Session {
     /// Connects.
-    pub(super) async fn open(config: &Config) -> Result<Session, tokio_postgres::Error> {
-        let (client, mut connection) = config.connect(NoTls).await?;
+    pub(super) async fn open(target: &Target) -> Result<Session, tokio_postgres::Error> {
         let warnings = Arc::new(AtomicU64::new(0));
-        let seen = warnings.clone();
-        tokio::spawn(async move {
-            // Messages come in their order: a warning is counted before the answer behind it is handed on.
-            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
-            {
-                if let AsyncMessage::Notice(notice) = message
-                    && notice.parsed_severity() != Some(Severity::Notice)
-                {
-                    seen.fetch_add(1, Ordering::SeqCst);
-                }
-            }
-        });
+        let client = target.connect(&warnings).await?;
         client.batch_execute(SETTINGS).await?;
         Ok(Session { client, statements: HashMap::new(), warnings })
     }
@@ -73,14 +60,14 @@ impl Session {
 
 /// A few connections. One whose use did not end well is not used again.
 pub(super) struct Pool {
-    config: Config,
+    target: Target,
     idle: Mutex<Vec<Session>>,
     free: Semaphore,
 }
 
 impl Pool {
-    pub(super) fn new(config: Config, size: usize) -> Pool {
-        Pool { config, idle: Mutex::default(), free: Semaphore::new(size) }
+    pub(super) fn new(target: Target, size: usize) -> Pool {
+        Pool { target, idle: Mutex::default(), free: Semaphore::new(size) }
     }
 
     /// A connection, when one is free.
@@ -94,7 +81,7 @@ impl Pool {
         };
         let session = match idle {
             Some(session) => session,
-            None => Session::open(&self.config).await?,
+            None => Session::open(&self.target).await?,
         };
         Ok(Taken { pool: self, session, _permit: permit })
     }
