@@ -98,6 +98,11 @@ crash-in PROFILE KILLS PART:
     target/{{ if PROFILE == 'dev' { 'debug' } else { PROFILE } }}/crash \
         target/{{ if PROFILE == 'dev' { 'debug' } else { PROFILE } }}/driftq {{ KILLS }} {{ PART }}
 
+# Whether the tools that break a cluster do what they say, all or PART, on PostgreSQL VERSION
+rig PART='' VERSION='':
+    cargo build --quiet -p driftq-e2e
+    target/debug/rig {{ PART }} {{ VERSION }}
+
 # The workers of examples/ against the real server; one of them and the server are killed in the middle
 examples:
     cargo build --quiet -p driftq-cli -p driftq-e2e

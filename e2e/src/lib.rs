@@ -1,5 +1,7 @@
-//! The real server and its workers as processes of their own, and a place for their data.
+//! The real server, its workers and its database as processes of their own, and a place for their data.
 
 pub mod broker;
 pub mod directory;
+pub mod postgres;
+pub mod processes;
 pub mod worker;

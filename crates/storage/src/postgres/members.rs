@@ -1,0 +1,133 @@
+//! What nodes write about themselves, and see of each other. Liveness only: every commit is fenced.
+
+use driftq_core::ownership::{ClusterView, Held, NodeView};
+use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
+
+use super::session::Session;
+use super::writing::{claimed, unless_warned};
+use super::{ANSWER_TIMEOUT, Failed, Postgres};
+use crate::{Answer, Ownership};
+
+/// One statement: what the node says of itself, and everything it is shown. Its own row, which is as it was
+/// before the statement there, is left out. Rows of nodes that are long gone go.
+const RENEW: &str = "WITH renewed AS (
+        INSERT INTO node (node, address, version, draining, until)
+        VALUES ($1, $2, $3, $4, clock_timestamp() + $5::int8 * interval '1 ms')
+        ON CONFLICT (node) DO UPDATE SET draining = EXCLUDED.draining, until = EXCLUDED.until),
+    gone AS (DELETE FROM node WHERE node <> $1 AND until < clock_timestamp() - interval '1 h')
+    SELECT NULL::int8, NULL::int8, node, address, draining FROM node
+    WHERE node <> $1 AND until > clock_timestamp()
+    UNION ALL SELECT shard, epoch, node, NULL, NULL FROM shard";
+
+const CLAIM_AS: &str = "UPDATE shard SET epoch = epoch + 1, node = $3 WHERE shard = $1 AND epoch = $2
+    RETURNING epoch, (extract(epoch FROM clock_timestamp()) * 1000)::int8";
+
+const GIVE_UP: &str = "UPDATE shard SET node = NULL WHERE shard = $1 AND epoch = $2";
+
+const LEAVE: &str = "DELETE FROM node WHERE node = $1";
+
+/// A node, as it tells the others.
+#[derive(Debug, Clone)]
+pub struct Member {
+    /// Its number: of one process.
+    pub node: NodeId,
+    /// Where the others reach it.
+    pub address: String,
+    /// The version of its program.
+    pub version: String,
+}
+
+impl Postgres {
+    /// Says that a node is alive for `lease_ms` from now, and looks around.
+    pub fn renew(&self, member: &Member, draining: bool, lease_ms: u64) -> Answer<'_, ClusterView> {
+        let (inside, member) = (self.inside.clone(), member.clone());
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = inside.members.take().await?;
+            let view = renew(&mut taken.session, &member, draining, lease_ms).await?;
+            taken.give_back();
+            Ok(view)
+        })
+    }
+
+    /// Takes a shard over for a node if its epoch is still this one; otherwise it is fenced.
+    pub fn claim_as(
+        &self,
+        node: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+    ) -> Answer<'_, (Ownership, Timestamp)> {
+        let inside = self.inside.clone();
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = inside.writers.take().await?;
+            let session = &mut taken.session;
+            let claim = session.prepared(CLAIM_AS).await?;
+            let (of, before) = (i64::from(shard.0), epoch.0.cast_signed());
+            let warned = session.warnings();
+            let row = session.client.query_opt(&claim, &[&of, &before, &node.0.cast_signed()]).await?;
+            unless_warned(session, warned)?;
+            let claimed = claimed(shard, &row.ok_or(Failed::Fenced)?)?;
+            taken.give_back();
+            Ok(claimed)
+        })
+    }
+
+    /// Says that nobody serves the shard any more, if nobody has claimed it since.
+    pub fn give_up(&self, ownership: Ownership) -> Answer<'_, ()> {
+        let (shard, epoch) = (i64::from(ownership.shard.0), ownership.epoch.0.cast_signed());
+        self.tell(GIVE_UP, vec![shard, epoch])
+    }
+
+    /// Says that a node is gone.
+    pub fn leave(&self, node: NodeId) -> Answer<'_, ()> {
+        self.tell(LEAVE, vec![node.0.cast_signed()])
+    }
+
+    fn tell(&self, sql: &'static str, numbers: Vec<i64>) -> Answer<'_, ()> {
+        let inside = self.inside.clone();
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = inside.members.take().await?;
+            let session = &mut taken.session;
+            let statement = session.prepared(sql).await?;
+            session.client.execute_raw(&statement, &numbers).await?;
+            taken.give_back();
+            Ok(())
+        })
+    }
+}
+
+async fn renew(
+    session: &mut Session,
+    member: &Member,
+    draining: bool,
+    lease_ms: u64,
+) -> Result<ClusterView, Failed> {
+    let Member { node, address, version } = member;
+    let statement = session.prepared(RENEW).await?;
+    let (me, lease_ms) = (node.0.cast_signed(), lease_ms.cast_signed());
+    let rows =
+        session.client.query(&statement, &[&me, address, version, &draining, &lease_ms]).await?;
+    let mut view = ClusterView::default();
+    view.nodes.insert(*node, NodeView { address: address.as_str().into(), draining });
+    for row in rows {
+        let shard: Option<i64> = row.try_get(0)?;
+        let node: Option<i64> = row.try_get(2)?;
+        let node = node.map(|node| NodeId(node.cast_unsigned()));
+        match (shard, node) {
+            (Some(shard), node) => {
+                let epoch: i64 = row.try_get(1)?;
+                let number = usize::try_from(shard).unwrap_or_default();
+                if view.shards.len() <= number {
+                    view.shards.resize(number + 1, Held::default());
+                }
+                view.shards[number] = Held { epoch: Epoch(epoch.cast_unsigned()), node };
+            }
+            (None, Some(node)) => {
+                let address: &str = row.try_get(3)?;
+                let seen = NodeView { address: address.into(), draining: row.try_get(4)? };
+                view.nodes.insert(node, seen);
+            }
+            (None, None) => {}
+        }
+    }
+    Ok(view)
+}

@@ -1,0 +1,272 @@
+//! A PostgreSQL for one run: stopped, killed, paused and started again; gone when it is dropped.
+//!
+//! It flushes as any other does.
+
+pub(crate) mod account;
+mod binaries;
+
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use rustix::process::Signal;
+use tokio::process::Command;
+
+use crate::directory::Directory;
+use crate::processes::{GLANCE, Process, family, gone, gone_now, kill, kill_now, pause, resume};
+
+/// How long a start, which may have to recover, and an end may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a statement of [`Cluster::sql`] may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How long those whose postmaster is gone have to notice it.
+const NOTICE_WITHIN: Duration = Duration::from_secs(5);
+/// The port of a socket in a directory of its own.
+const PORT: u16 = 5432;
+/// Whoever reaches an address it listens on may come in.
+const ADMITTED: &str = "\
+local all all trust
+host all all samenet trust
+local replication all trust
+host replication all samenet trust
+";
+
+/// How PostgreSQL is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// Transactions are rolled back, then it ends in order.
+    Fast,
+    /// As if it crashed: it recovers at the next start.
+    Immediate,
+}
+
+/// A PostgreSQL of its own, with its data.
+pub struct Cluster {
+    binaries: PathBuf,
+    /// The loopback address, if it has one.
+    tcp: Option<SocketAddr>,
+    /// None after it was stopped or killed.
+    postmaster: Option<Postmaster>,
+    // Dropped after the processes are gone.
+    directory: Directory,
+}
+
+struct Postmaster {
+    child: Child,
+    process: Process,
+}
+
+impl Cluster {
+    /// One of this version, behind a socket in its directory.
+    pub async fn start(version: u32) -> anyhow::Result<Cluster> {
+        Cluster::make(version, None).await
+    }
+
+    /// One that listens on a free port of this address as well, the same after each start.
+    pub async fn start_at(version: u32, address: IpAddr) -> anyhow::Result<Cluster> {
+        let port = TcpListener::bind((address, 0))?.local_addr()?.port();
+        Cluster::make(version, Some(SocketAddr::new(address, port))).await
+    }
+
+    async fn make(version: u32, tcp: Option<SocketAddr>) -> anyhow::Result<Cluster> {
+        let binaries = binaries::find(version)?;
+        let directory = Directory::make()?;
+        account::own(directory.path())?;
+        let mut cluster = Cluster { binaries, tcp, postmaster: None, directory };
+        cluster.initialize().await?;
+        cluster.start_again().await?;
+        Ok(cluster)
+    }
+
+    /// Where it is: its port if it has one, else its socket.
+    pub fn url(&self) -> String {
+        match self.tcp {
+            Some(address) => format!("postgresql://postgres@{address}/postgres"),
+            None => {
+                let socket = self.directory.path().display();
+                format!("postgresql:///postgres?user=postgres&host={socket}&port={PORT}")
+            }
+        }
+    }
+
+    /// Its port, if it has one.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.tcp
+    }
+
+    /// Its socket: the file that is connected to.
+    pub fn socket(&self) -> PathBuf {
+        self.directory.path().join(format!(".s.PGSQL.{}", self.port()))
+    }
+
+    /// Its processes, the postmaster first; none if it was stopped or killed.
+    pub fn processes(&self) -> Vec<Process> {
+        self.postmaster().map(family).unwrap_or_default()
+    }
+
+    /// What it has said since it was made.
+    pub fn log(&self) -> anyhow::Result<String> {
+        Ok(std::fs::read_to_string(self.directory.path().join("log"))?)
+    }
+
+    /// Runs statements with `psql` and returns their rows, fields divided by `|`.
+    pub async fn sql(&self, statements: &str) -> anyhow::Result<String> {
+        let mut psql = Command::new(binaries::psql(&self.binaries));
+        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres"]);
+        psql.args(["-d", "postgres", "-p", &self.port().to_string(), "-c", statements, "-h"]);
+        psql.arg(self.directory.path()).stdin(Stdio::null()).kill_on_drop(true);
+        let said = tokio::time::timeout(ANSWER_WITHIN, psql.output()).await;
+        let said = said.context("it does not answer")?.context("start psql")?;
+        ensure!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr).trim());
+        Ok(String::from_utf8(said.stdout)?.trim_end().to_owned())
+    }
+
+    /// Stops it.
+    pub async fn stop(&mut self, how: Stop) -> anyhow::Result<()> {
+        let process = self.postmaster()?;
+        let family = family(process);
+        process.signal(match how {
+            Stop::Fast => Signal::INT,
+            Stop::Immediate => Signal::QUIT,
+        });
+        gone(&family, PATIENCE).await?;
+        self.forget()
+    }
+
+    /// SIGKILL for the postmaster alone. Those it started end when they notice it, which may be after another answer;
+    /// returns when all have.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        let process = self.postmaster()?;
+        let family = family(process);
+        kill(&[process]).await?;
+        if gone(&family, NOTICE_WITHIN).await.is_err() {
+            kill(&family).await?;
+        }
+        self.forget()
+    }
+
+    /// SIGSTOP for all of it: connections stay, nobody answers.
+    pub async fn pause(&self) -> anyhow::Result<()> {
+        pause(self.postmaster()?).await
+    }
+
+    /// SIGCONT for all of it.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        resume(self.postmaster()?);
+        Ok(())
+    }
+
+    /// Stops it and starts it again.
+    pub async fn restart(&mut self, how: Stop) -> anyhow::Result<()> {
+        self.stop(how).await?;
+        self.start_again().await
+    }
+
+    /// Starts it after it was stopped or killed; returns when it takes connections.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        ensure!(self.postmaster.is_none(), "it was neither stopped nor killed");
+        let log = self.directory.path().join("log");
+        let log = std::fs::File::options().create(true).append(true).open(log)?;
+        let mut command = account::command(self.binaries.join("postgres"));
+        command.arg("-D").arg(self.data()).stdin(Stdio::null());
+        command.stdout(log.try_clone()?).stderr(log);
+        let listen = self.tcp.map(|address| address.ip().to_string()).unwrap_or_default();
+        for (name, value) in [
+            ("listen_addresses", listen.as_str()),
+            ("port", &self.port().to_string()),
+            ("unix_socket_directories", &self.directory.path().display().to_string()),
+            // Its files go with the directory, whatever happens to it.
+            ("dynamic_shared_memory_type", "mmap"),
+        ] {
+            command.args(["-c", &format!("{name}={value}")]);
+        }
+        let child = command.spawn().context("start postgres")?;
+        let process = Process::find(child.id()).context("it ended at once")?;
+        self.postmaster = Some(Postmaster { child, process });
+        self.ready().await
+    }
+
+    async fn initialize(&self) -> anyhow::Result<()> {
+        let mut initdb = Command::from(account::command(self.binaries.join("initdb")));
+        initdb.args(["-U", "postgres", "--auth", "trust", "--encoding", "UTF8", "--no-locale"]);
+        initdb.arg("-D").arg(self.data()).stdin(Stdio::null()).kill_on_drop(true);
+        let said = tokio::time::timeout(PATIENCE, initdb.output()).await;
+        let said = said.context("initdb does not end")?.context("start initdb")?;
+        ensure!(said.status.success(), "initdb: {}", String::from_utf8_lossy(&said.stderr));
+        std::fs::write(self.data().join("pg_hba.conf"), ADMITTED)?;
+        Ok(())
+    }
+
+    /// Waits until it says so where `pg_ctl` looks.
+    async fn ready(&mut self) -> anyhow::Result<()> {
+        let began = tokio::time::Instant::now();
+        loop {
+            let postmaster = self.postmaster.as_mut().context("it is not started")?;
+            let ended = postmaster.child.try_wait()?;
+            let id = postmaster.child.id().to_string();
+            let file = std::fs::read_to_string(self.pid_file()).unwrap_or_default();
+            let lines: Vec<_> = file.lines().map(str::trim).collect();
+            if lines.first() == Some(&id.as_str()) && lines.get(7) == Some(&"ready") {
+                return Ok(());
+            }
+            if ended.is_some() {
+                self.postmaster = None;
+            }
+            let is_waited_for = ended.is_none() && began.elapsed() < PATIENCE;
+            ensure!(is_waited_for, "it does not get ready:\n{}", self.log()?);
+            tokio::time::sleep(GLANCE).await;
+        }
+    }
+
+    fn postmaster(&self) -> anyhow::Result<Process> {
+        Ok(self.postmaster.as_ref().context("it does not run")?.process)
+    }
+
+    /// Its end is asked for, so that nothing of it is left.
+    fn forget(&mut self) -> anyhow::Result<()> {
+        if let Some(mut postmaster) = self.postmaster.take() {
+            postmaster.child.wait()?;
+        }
+        Ok(())
+    }
+
+    fn port(&self) -> u16 {
+        self.tcp.map_or(PORT, |address| address.port())
+    }
+
+    fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn pid_file(&self) -> PathBuf {
+        self.data().join("postmaster.pid")
+    }
+
+    /// One that was killed leaves a segment of shared memory, which no directory takes along.
+    fn remove_shared_memory(&self) {
+        let file = std::fs::read_to_string(self.pid_file()).unwrap_or_default();
+        // Its key and its id.
+        if let Some(id) = file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
+            let _removed = std::process::Command::new("ipcrm").args(["-m", id]).output();
+        }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if let Ok(process) = self.postmaster() {
+            let family = family(process);
+            // In order if it can, because it cleans up; it may be paused.
+            process.signal(Signal::QUIT);
+            resume(process);
+            if !gone_now(&family, NOTICE_WITHIN) {
+                kill_now(&family, NOTICE_WITHIN);
+            }
+            // What cannot be killed is not waited for.
+            let _ended = self.postmaster.take().map(|mut postmaster| postmaster.child.try_wait());
+        }
+        self.remove_shared_memory();
+    }
+}

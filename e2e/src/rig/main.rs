@@ -1,0 +1,32 @@
+//! `rig [PART [VERSION]]`: whether the tools that break things do what they say, each verb once.
+//!
+//! 1. `postgres`: a PostgreSQL of its own is stopped, killed, paused and started again.
+#![expect(clippy::print_stdout, reason = "this is a program for people")]
+
+mod postgres;
+
+use std::time::Instant;
+
+/// The oldest PostgreSQL that is promised.
+const VERSION: u32 = 15;
+
+const PARTS: [&str; 1] = ["postgres"];
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = std::env::args().skip(1);
+    let only = arguments.next();
+    let version = arguments.next().map_or(Ok(VERSION), |version| version.parse())?;
+    let is_asked = |part: &&str| only.as_ref().is_none_or(|only| only == part);
+    let parts: Vec<_> = PARTS.into_iter().filter(is_asked).collect();
+    anyhow::ensure!(!parts.is_empty(), "usage: rig [{} [VERSION]]", PARTS.join("|"));
+    let began = Instant::now();
+    for part in &parts {
+        match *part {
+            "postgres" => postgres::run(version).await?,
+            other => unreachable!("{other} is in the list"),
+        }
+    }
+    println!("{}: each does what it says, {} s", parts.join(", "), began.elapsed().as_secs());
+    Ok(())
+}
