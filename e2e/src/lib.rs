@@ -4,4 +4,5 @@ pub mod broker;
 pub mod directory;
 pub mod postgres;
 pub mod processes;
+pub mod proxy;
 pub mod worker;

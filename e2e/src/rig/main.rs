@@ -1,8 +1,10 @@
 //! `rig [PART [VERSION]]`: whether the tools that break things do what they say, each verb once.
 //!
 //! 1. `postgres`: a PostgreSQL of its own is stopped, killed, paused and started again.
+//! 2. `commit`: the answer to a COMMIT is lost, then a COMMIT; what PostgreSQL has made of it.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
+mod commit;
 mod postgres;
 
 use std::time::Instant;
@@ -10,7 +12,7 @@ use std::time::Instant;
 /// The oldest PostgreSQL that is promised.
 const VERSION: u32 = 15;
 
-const PARTS: [&str; 1] = ["postgres"];
+const PARTS: [&str; 2] = ["postgres", "commit"];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -24,6 +26,7 @@ async fn main() -> anyhow::Result<()> {
     for part in &parts {
         match *part {
             "postgres" => postgres::run(version).await?,
+            "commit" => commit::run(version).await?,
             other => unreachable!("{other} is in the list"),
         }
     }
