@@ -2,6 +2,7 @@
 
 pub mod broker;
 pub mod directory;
+pub mod netns;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;

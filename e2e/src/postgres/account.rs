@@ -9,12 +9,13 @@ use anyhow::ensure;
 /// The account that its packages make.
 const USER: &str = "postgres";
 
-/// A command of our own account, or of that of PostgreSQL if ours is root. It replaces what starts it, so the id is its own.
-pub(crate) fn command(program: impl AsRef<OsStr>) -> Command {
+/// A command of our own account, or of that of PostgreSQL if ours is root, made by `command` from a program. It replaces
+/// what starts it, so the id is its own.
+pub(crate) fn command(program: &OsStr, command: impl Fn(&OsStr) -> Command) -> Command {
     if !is_root() {
-        return Command::new(program);
+        return command(program);
     }
-    let mut command = Command::new("setpriv");
+    let mut command = command("setpriv".as_ref());
     command.args(["--reuid", USER, "--regid", USER, "--init-groups", "--"]).arg(program);
     // It may not be allowed to be where we are.
     command.current_dir("/");

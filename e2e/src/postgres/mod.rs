@@ -15,6 +15,7 @@ use rustix::process::Signal;
 use tokio::process::Command;
 
 use crate::directory::Directory;
+use crate::netns::Namespace;
 use crate::processes::{GLANCE, Process, family, gone, gone_now, kill, kill_now, pause, resume};
 
 /// How long a start, which may have to recover, and an end may take.
@@ -45,8 +46,10 @@ pub enum Stop {
 /// A PostgreSQL of its own, with its data.
 pub struct Cluster {
     binaries: PathBuf,
-    /// The loopback address, if it has one.
+    /// Its address, if it has one.
     tcp: Option<SocketAddr>,
+    /// The machine it runs on, if that is not ours.
+    namespace: Option<Namespace>,
     /// None after it was stopped or killed.
     postmaster: Option<Postmaster>,
     // Dropped after the processes are gone.
@@ -61,20 +64,30 @@ struct Postmaster {
 impl Cluster {
     /// One of this version, behind a socket in its directory.
     pub async fn start(version: u32) -> anyhow::Result<Cluster> {
-        Cluster::make(version, None).await
+        Cluster::make(version, None, None).await
     }
 
     /// One that listens on a free port of this address as well, the same after each start.
     pub async fn start_at(version: u32, address: IpAddr) -> anyhow::Result<Cluster> {
         let port = TcpListener::bind((address, 0))?.local_addr()?.port();
-        Cluster::make(version, Some(SocketAddr::new(address, port))).await
+        Cluster::make(version, Some(SocketAddr::new(address, port)), None).await
     }
 
-    async fn make(version: u32, tcp: Option<SocketAddr>) -> anyhow::Result<Cluster> {
+    /// One that runs in a namespace, the only one there. Its socket reaches it from everywhere.
+    pub async fn start_in(version: u32, namespace: &Namespace) -> anyhow::Result<Cluster> {
+        let tcp = SocketAddr::from((namespace.address(), PORT));
+        Cluster::make(version, Some(tcp), Some(namespace.clone())).await
+    }
+
+    async fn make(
+        version: u32,
+        tcp: Option<SocketAddr>,
+        namespace: Option<Namespace>,
+    ) -> anyhow::Result<Cluster> {
         let binaries = binaries::find(version)?;
         let directory = Directory::make()?;
         account::own(directory.path())?;
-        let mut cluster = Cluster { binaries, tcp, postmaster: None, directory };
+        let mut cluster = Cluster { binaries, tcp, namespace, postmaster: None, directory };
         cluster.initialize().await?;
         cluster.start_again().await?;
         Ok(cluster)
@@ -169,7 +182,7 @@ impl Cluster {
         ensure!(self.postmaster.is_none(), "it was neither stopped nor killed");
         let log = self.directory.path().join("log");
         let log = std::fs::File::options().create(true).append(true).open(log)?;
-        let mut command = account::command(self.binaries.join("postgres"));
+        let mut command = self.command("postgres");
         command.arg("-D").arg(self.data()).stdin(Stdio::null());
         command.stdout(log.try_clone()?).stderr(log);
         let listen = self.tcp.map(|address| address.ip().to_string()).unwrap_or_default();
@@ -189,7 +202,7 @@ impl Cluster {
     }
 
     async fn initialize(&self) -> anyhow::Result<()> {
-        let mut initdb = Command::from(account::command(self.binaries.join("initdb")));
+        let mut initdb = Command::from(self.command("initdb"));
         initdb.args(["-U", "postgres", "--auth", "trust", "--encoding", "UTF8", "--no-locale"]);
         initdb.arg("-D").arg(self.data()).stdin(Stdio::null()).kill_on_drop(true);
         let said = tokio::time::timeout(PATIENCE, initdb.output()).await;
@@ -230,6 +243,13 @@ impl Cluster {
             postmaster.child.wait()?;
         }
         Ok(())
+    }
+
+    fn command(&self, program: &str) -> std::process::Command {
+        account::command(self.binaries.join(program).as_os_str(), |program| match &self.namespace {
+            Some(namespace) => namespace.command(program),
+            None => std::process::Command::new(program),
+        })
     }
 
     fn port(&self) -> u16 {

@@ -2,9 +2,11 @@
 //!
 //! 1. `postgres`: a PostgreSQL of its own is stopped, killed, paused and started again.
 //! 2. `commit`: the answer to a COMMIT is lost, then a COMMIT; what PostgreSQL has made of it.
+//! 3. `netns`: machines on a network that loses what it is told to lose. Needs root.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 mod commit;
+mod netns;
 mod postgres;
 
 use std::time::Instant;
@@ -12,12 +14,15 @@ use std::time::Instant;
 /// The oldest PostgreSQL that is promised.
 const VERSION: u32 = 15;
 
-const PARTS: [&str; 2] = ["postgres", "commit"];
+const PARTS: [&str; 3] = ["postgres", "commit", "netns"];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let only = arguments.next();
+    if only.as_deref() == Some(netns::POST) {
+        return netns::post(arguments).await;
+    }
     let version = arguments.next().map_or(Ok(VERSION), |version| version.parse())?;
     let is_asked = |part: &&str| only.as_ref().is_none_or(|only| only == part);
     let parts: Vec<_> = PARTS.into_iter().filter(is_asked).collect();
@@ -27,6 +32,7 @@ async fn main() -> anyhow::Result<()> {
         match *part {
             "postgres" => postgres::run(version).await?,
             "commit" => commit::run(version).await?,
+            "netns" => netns::run(version).await?,
             other => unreachable!("{other} is in the list"),
         }
     }
