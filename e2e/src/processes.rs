@@ -46,11 +46,7 @@ impl Process {
 
     /// All it has started that is still there, and what these have started.
     pub fn descendants(self) -> Vec<Process> {
-        let all: Vec<Entry> = std::fs::read_dir("/proc")
-            .into_iter()
-            .flatten()
-            .filter_map(|file| entry(file.ok()?.file_name().to_str()?.parse().ok()?))
-            .collect();
+        let all: Vec<Entry> = entries().collect();
         let mut found = vec![self];
         let mut next = 0;
         while let Some(parent) = found.get(next).copied() {
@@ -60,6 +56,12 @@ impl Process {
             next += 1;
         }
         found.split_off(1)
+    }
+
+    /// What it was started with, or what it calls itself since.
+    pub fn title(self) -> String {
+        let title = std::fs::read(format!("/proc/{}/cmdline", self.id.as_raw_nonzero()));
+        String::from_utf8_lossy(&title.unwrap_or_default()).into_owned()
     }
 
     fn state(self) -> Option<char> {
@@ -131,6 +133,18 @@ async fn until(
         tokio::time::sleep(GLANCE).await;
     }
     Ok(())
+}
+
+/// Those that were started with just this as an argument.
+pub fn with_argument(argument: &str) -> Vec<Process> {
+    let all = entries().map(|entry| entry.process);
+    all.filter(|one| one.title().split('\0').any(|each| each == argument)).collect()
+}
+
+/// All there are.
+fn entries() -> impl Iterator<Item = Entry> {
+    let files = std::fs::read_dir("/proc").into_iter().flatten();
+    files.filter_map(|file| entry(file.ok()?.file_name().to_str()?.parse().ok()?))
 }
 
 /// Reads `/proc/ID/stat`. The name stands in brackets and may hold anything, so fields are counted after the last one.

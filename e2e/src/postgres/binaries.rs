@@ -9,7 +9,7 @@ use anyhow::Context as _;
 const DIRECTORY: &str = "DRIFTQ_POSTGRES_BIN";
 
 /// The directory with the programs of this version.
-pub(super) fn find(version: u32) -> anyhow::Result<PathBuf> {
+pub(crate) fn find(version: u32) -> anyhow::Result<PathBuf> {
     let given = std::env::var_os(DIRECTORY).map(PathBuf::from);
     let debian = PathBuf::from(format!("/usr/lib/postgresql/{version}/bin"));
     let mut found = given.into_iter().chain([debian]);
@@ -21,7 +21,7 @@ pub(super) fn find(version: u32) -> anyhow::Result<PathBuf> {
 }
 
 /// `psql` of the same directory. Packages that are there to be embedded have none: any will do.
-pub(super) fn psql(directory: &Path) -> PathBuf {
+pub(crate) fn psql(directory: &Path) -> PathBuf {
     let own = directory.join("psql");
     if own.exists() { own } else { PathBuf::from("psql") }
 }

@@ -3,7 +3,9 @@
 //! It flushes as any other does.
 
 pub(crate) mod account;
-mod binaries;
+pub(crate) mod binaries;
+pub(crate) mod pid_file;
+pub(crate) mod psql;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -17,11 +19,10 @@ use tokio::process::Command;
 use crate::directory::Directory;
 use crate::netns::Namespace;
 use crate::processes::{GLANCE, Process, family, gone, gone_now, kill, kill_now, pause, resume};
+use pid_file::{PidFile, remove_shared_memory};
 
 /// How long a start, which may have to recover, and an end may take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a statement of [`Cluster::sql`] may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// How long those whose postmaster is gone have to notice it.
 const NOTICE_WITHIN: Duration = Duration::from_secs(5);
 /// The port of a socket in a directory of its own.
@@ -97,10 +98,7 @@ impl Cluster {
     pub fn url(&self) -> String {
         match self.tcp {
             Some(address) => format!("postgresql://postgres@{address}/postgres"),
-            None => {
-                let socket = self.directory.path().display();
-                format!("postgresql:///postgres?user=postgres&host={socket}&port={PORT}")
-            }
+            None => self.socket_url(),
         }
     }
 
@@ -126,14 +124,7 @@ impl Cluster {
 
     /// Runs statements with `psql` and returns their rows, fields divided by `|`.
     pub async fn sql(&self, statements: &str) -> anyhow::Result<String> {
-        let mut psql = Command::new(binaries::psql(&self.binaries));
-        psql.args(["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1", "-U", "postgres"]);
-        psql.args(["-d", "postgres", "-p", &self.port().to_string(), "-c", statements, "-h"]);
-        psql.arg(self.directory.path()).stdin(Stdio::null()).kill_on_drop(true);
-        let said = tokio::time::timeout(ANSWER_WITHIN, psql.output()).await;
-        let said = said.context("it does not answer")?.context("start psql")?;
-        ensure!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr).trim());
-        Ok(String::from_utf8(said.stdout)?.trim_end().to_owned())
+        psql::ask(&binaries::psql(&self.binaries), &self.socket_url(), statements).await
     }
 
     /// Stops it.
@@ -218,10 +209,8 @@ impl Cluster {
         loop {
             let postmaster = self.postmaster.as_mut().context("it is not started")?;
             let ended = postmaster.child.try_wait()?;
-            let id = postmaster.child.id().to_string();
-            let file = std::fs::read_to_string(self.pid_file()).unwrap_or_default();
-            let lines: Vec<_> = file.lines().map(str::trim).collect();
-            if lines.first() == Some(&id.as_str()) && lines.get(7) == Some(&"ready") {
+            let id = postmaster.child.id();
+            if PidFile::read(&self.data()).is_some_and(|file| file.id == id && file.is_ready) {
                 return Ok(());
             }
             if ended.is_some() {
@@ -245,6 +234,11 @@ impl Cluster {
         Ok(())
     }
 
+    fn socket_url(&self) -> String {
+        let (socket, port) = (self.directory.path().display(), self.port());
+        format!("postgresql:///postgres?user=postgres&host={socket}&port={port}")
+    }
+
     fn command(&self, program: &str) -> std::process::Command {
         account::command(self.binaries.join(program).as_os_str(), |program| match &self.namespace {
             Some(namespace) => namespace.command(program),
@@ -258,19 +252,6 @@ impl Cluster {
 
     fn data(&self) -> PathBuf {
         self.directory.path().join("data")
-    }
-
-    fn pid_file(&self) -> PathBuf {
-        self.data().join("postmaster.pid")
-    }
-
-    /// One that was killed leaves a segment of shared memory, which no directory takes along.
-    fn remove_shared_memory(&self) {
-        let file = std::fs::read_to_string(self.pid_file()).unwrap_or_default();
-        // Its key and its id.
-        if let Some(id) = file.lines().nth(6).and_then(|line| line.split_whitespace().nth(1)) {
-            let _removed = std::process::Command::new("ipcrm").args(["-m", id]).output();
-        }
     }
 }
 
@@ -287,6 +268,6 @@ impl Drop for Cluster {
             // What cannot be killed is not waited for.
             let _ended = self.postmaster.take().map(|mut postmaster| postmaster.child.try_wait());
         }
-        self.remove_shared_memory();
+        remove_shared_memory(&self.data());
     }
 }

@@ -3,18 +3,22 @@
 //! 1. `postgres`: a PostgreSQL of its own is stopped, killed, paused and started again.
 //! 2. `commit`: the answer to a COMMIT is lost, then a COMMIT; what PostgreSQL has made of it.
 //! 3. `netns`: machines on a network that loses what it is told to lose. Needs root.
+//! 4. `patroni`: three PostgreSQL whose primary is killed, paused and switched while somebody writes: nothing that was
+//!    acknowledged is lost, but without synchronous replication it can be. Needs the packages patroni and etcd-server.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 mod commit;
 mod netns;
+mod patroni;
 mod postgres;
+mod writer;
 
 use std::time::Instant;
 
 /// The oldest PostgreSQL that is promised.
 const VERSION: u32 = 15;
 
-const PARTS: [&str; 3] = ["postgres", "commit", "netns"];
+const PARTS: [&str; 4] = ["postgres", "commit", "netns", "patroni"];
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
@@ -33,6 +37,7 @@ async fn main() -> anyhow::Result<()> {
             "postgres" => postgres::run(version).await?,
             "commit" => commit::run(version).await?,
             "netns" => netns::run(version).await?,
+            "patroni" => patroni::run(version).await?,
             other => unreachable!("{other} is in the list"),
         }
     }

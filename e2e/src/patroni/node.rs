@@ -1,0 +1,135 @@
+//! A node: Patroni, and the PostgreSQL it starts, which is nobody's child.
+
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use rustix::process::Signal;
+
+use crate::postgres::account;
+use crate::postgres::pid_file::remove_shared_memory;
+use crate::processes::{Process, family, kill, kill_now, pause, resume, with_argument};
+
+/// How long one that is left may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) postgres: SocketAddr,
+    pub(super) api: SocketAddr,
+    settings: PathBuf,
+    log: PathBuf,
+    data: PathBuf,
+    /// None after it was killed.
+    patroni: Option<Child>,
+}
+
+impl Node {
+    /// One that is not started yet.
+    pub(super) fn new(
+        directory: &Path,
+        name: String,
+        postgres: SocketAddr,
+        api: SocketAddr,
+    ) -> Node {
+        Node {
+            settings: directory.join(format!("{name}.yml")),
+            log: directory.join(format!("{name}.log")),
+            data: directory.join(&name),
+            name,
+            postgres,
+            api,
+            patroni: None,
+        }
+    }
+
+    pub(super) fn configure(&self, settings: &str) -> anyhow::Result<()> {
+        Ok(std::fs::write(&self.settings, settings)?)
+    }
+
+    pub(super) fn start(&mut self) -> anyhow::Result<()> {
+        ensure!(self.patroni.is_none(), "{} runs", self.name);
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut patroni = account::command("patroni".as_ref(), |program| Command::new(program));
+        patroni.arg(&self.settings).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        let patroni = patroni.spawn().context("start patroni; is it installed?")?;
+        self.patroni = Some(patroni);
+        Ok(())
+    }
+
+    pub(super) fn is_started(&self) -> bool {
+        self.patroni.is_some()
+    }
+
+    /// SIGKILL for all of it.
+    pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
+        // It first, else it starts another PostgreSQL.
+        kill(&self.keepers()).await?;
+        kill(&self.databases()).await?;
+        if let Some(mut patroni) = self.patroni.take() {
+            patroni.wait()?;
+        }
+        Ok(())
+    }
+
+    /// SIGSTOP for all of it.
+    pub(super) async fn pause(&self) -> anyhow::Result<()> {
+        for process in self.keeper().into_iter().chain(self.postmasters()) {
+            pause(process).await?;
+        }
+        Ok(())
+    }
+
+    /// SIGCONT for all of it.
+    pub(super) fn resume(&self) {
+        self.keeper().into_iter().chain(self.postmasters()).for_each(resume);
+    }
+
+    /// All of it.
+    pub(super) fn processes(&self) -> Vec<Process> {
+        [self.keepers(), self.databases()].concat()
+    }
+
+    /// A signal for the process that receives what the primary writes.
+    pub(super) fn signal_receiver(&self, signal: Signal) -> anyhow::Result<()> {
+        let databases = self.databases();
+        let receiver = databases.iter().find(|one| one.title().contains("walreceiver"));
+        receiver.with_context(|| format!("{} receives nothing", self.name))?.signal(signal);
+        Ok(())
+    }
+
+    pub(super) fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    fn keeper(&self) -> Option<Process> {
+        Process::find(self.patroni.as_ref()?.id())
+    }
+
+    /// Patroni, and what it is doing just now.
+    fn keepers(&self) -> Vec<Process> {
+        self.keeper().map(family).unwrap_or_default()
+    }
+
+    fn databases(&self) -> Vec<Process> {
+        self.postmasters().into_iter().flat_map(family).collect()
+    }
+
+    /// One at most, but for a moment.
+    fn postmasters(&self) -> Vec<Process> {
+        with_argument(&self.data.to_string_lossy())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        kill_now(&self.keepers(), PATIENCE);
+        kill_now(&self.databases(), PATIENCE);
+        remove_shared_memory(&self.data);
+        // What cannot be killed is not waited for.
+        let _ended = self.patroni.take().map(|mut patroni| patroni.try_wait());
+    }
+}
