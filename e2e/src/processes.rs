@@ -1,7 +1,7 @@
 //! Processes by their id, and those they started: PostgreSQL puts each of its own into a session of its own, so no
 //! signal to a group reaches them all.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use rustix::process::{Pid, Signal, kill_process};
@@ -105,7 +105,7 @@ pub fn kill_now(processes: &[Process], patience: Duration) -> bool {
 
 /// Waits in place until all of these are gone. True if they are.
 pub fn gone_now(processes: &[Process], patience: Duration) -> bool {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     while began.elapsed() < patience {
         if processes.iter().all(|one| one.is_gone()) {
             return true;
@@ -113,6 +113,16 @@ pub fn gone_now(processes: &[Process], patience: Duration) -> bool {
         std::thread::sleep(GLANCE);
     }
     false
+}
+
+/// SIGSTOP for a process alone, so that it starts no other; then it and its descendants, to be killed.
+pub fn last_family(process: Process) -> Vec<Process> {
+    process.signal(Signal::STOP);
+    let began = Instant::now();
+    while matches!(process.state(), Some('R' | 'S' | 'D')) && began.elapsed() < PATIENCE {
+        std::thread::sleep(GLANCE);
+    }
+    family(process)
 }
 
 /// A process and its descendants, it first.

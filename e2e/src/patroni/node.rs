@@ -11,7 +11,9 @@ use rustix::process::Signal;
 
 use crate::postgres::account;
 use crate::postgres::pid_file::remove_shared_memory;
-use crate::processes::{Process, family, kill, kill_now, pause, resume, with_argument};
+use crate::processes::{
+    Process, family, kill, kill_now, last_family, pause, resume, with_argument,
+};
 
 /// How long one that is left may take to be gone.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -67,8 +69,8 @@ impl Node {
     /// SIGKILL for all of it.
     pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
         // It first, else it starts another PostgreSQL.
-        kill(&self.keepers()).await?;
-        kill(&self.databases()).await?;
+        kill(&last(self.keeper())).await?;
+        kill(&last(self.postmasters())).await?;
         if let Some(mut patroni) = self.patroni.take() {
             patroni.wait()?;
         }
@@ -90,13 +92,13 @@ impl Node {
 
     /// All of it.
     pub(super) fn processes(&self) -> Vec<Process> {
-        [self.keepers(), self.databases()].concat()
+        self.keeper().into_iter().chain(self.postmasters()).flat_map(family).collect()
     }
 
     /// A signal for the process that receives what the primary writes.
     pub(super) fn signal_receiver(&self, signal: Signal) -> anyhow::Result<()> {
-        let databases = self.databases();
-        let receiver = databases.iter().find(|one| one.title().contains("walreceiver"));
+        let all = self.processes();
+        let receiver = all.iter().find(|one| one.title().contains("walreceiver"));
         receiver.with_context(|| format!("{} receives nothing", self.name))?.signal(signal);
         Ok(())
     }
@@ -109,25 +111,21 @@ impl Node {
         Process::find(self.patroni.as_ref()?.id())
     }
 
-    /// Patroni, and what it is doing just now.
-    fn keepers(&self) -> Vec<Process> {
-        self.keeper().map(family).unwrap_or_default()
-    }
-
-    fn databases(&self) -> Vec<Process> {
-        self.postmasters().into_iter().flat_map(family).collect()
-    }
-
     /// One at most, but for a moment.
     fn postmasters(&self) -> Vec<Process> {
         with_argument(&self.data.to_string_lossy())
     }
 }
 
+/// Those that are to be killed with these.
+fn last(processes: impl IntoIterator<Item = Process>) -> Vec<Process> {
+    processes.into_iter().flat_map(last_family).collect()
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
-        kill_now(&self.keepers(), PATIENCE);
-        kill_now(&self.databases(), PATIENCE);
+        kill_now(&last(self.keeper()), PATIENCE);
+        kill_now(&last(self.postmasters()), PATIENCE);
         remove_shared_memory(&self.data);
         // What cannot be killed is not waited for.
         let _ended = self.patroni.take().map(|mut patroni| patroni.try_wait());

@@ -18,7 +18,9 @@ use tokio::process::Command;
 
 use crate::directory::Directory;
 use crate::netns::Namespace;
-use crate::processes::{GLANCE, Process, family, gone, gone_now, kill, kill_now, pause, resume};
+use crate::processes::{
+    GLANCE, Process, family, gone, gone_now, kill, kill_now, last_family, pause, resume,
+};
 use pid_file::{PidFile, remove_shared_memory};
 
 /// How long a start, which may have to recover, and an end may take.
@@ -143,7 +145,7 @@ impl Cluster {
     /// returns when all have.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         let process = self.postmaster()?;
-        let family = family(process);
+        let family = last_family(process);
         kill(&[process]).await?;
         if gone(&family, NOTICE_WITHIN).await.is_err() {
             kill(&family).await?;
@@ -263,7 +265,7 @@ impl Drop for Cluster {
             process.signal(Signal::QUIT);
             resume(process);
             if !gone_now(&family, NOTICE_WITHIN) {
-                kill_now(&family, NOTICE_WITHIN);
+                kill_now(&last_family(process), NOTICE_WITHIN);
             }
             // What cannot be killed is not waited for.
             let _ended = self.postmaster.take().map(|mut postmaster| postmaster.child.try_wait());
