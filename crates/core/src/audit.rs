@@ -148,7 +148,7 @@ pub(crate) fn outcome_hash(outcome: &Outcome) -> ChainHash {
 }
 
 /// How far a chain goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tip {
     /// The number of the last record; the first is 1.
     pub seq: u64,

@@ -272,7 +272,7 @@ pub struct Redriven {
 }
 
 /// A dead letter as listed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadRow {
     /// The `dlq.` topic.
     pub topic: TopicId,
@@ -492,7 +492,7 @@ pub enum Effect {
 }
 
 /// One hand-over of a message to a consumer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Delivery {
     /// Proof of the lease.
     pub token: LeaseToken,

@@ -37,7 +37,7 @@ pub use produce::{Produce, Routed, RoutedKey, Seen};
 pub use rejection::{Full, Missing, Rejection, Stale};
 
 /// A topic by name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TopicName {
     /// Isolation boundary.
     pub namespace: Text,
@@ -66,7 +66,7 @@ impl Command {
 }
 
 /// A group by name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct GroupName {
     /// The topic it reads.
     pub topic: TopicName,
@@ -75,7 +75,7 @@ pub struct GroupName {
 }
 
 /// Something to be decided.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Command {
     /// Make a topic.
     CreateTopic(Box<CreateTopic>),
@@ -200,7 +200,7 @@ impl Command {
 }
 
 /// Make a topic.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CreateTopic {
     /// Its name.
     pub name: TopicName,
@@ -211,7 +211,7 @@ pub struct CreateTopic {
 }
 
 /// Change settings of a topic. What it says holds for what is decided from then on.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PatchTopic {
     /// Which.
     pub name: TopicName,
@@ -220,7 +220,7 @@ pub struct PatchTopic {
 }
 
 /// Where a group or cursor begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Start {
     /// The oldest message that is kept.
     Earliest,
@@ -231,7 +231,7 @@ pub enum Start {
 }
 
 /// Lease nothing new to a group.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pause {
     /// Which.
     pub name: GroupName,
@@ -244,7 +244,7 @@ pub struct Pause {
 }
 
 /// Move cursors of a group.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Seek {
     /// Which group.
     pub name: GroupName,
@@ -255,7 +255,7 @@ pub struct Seek {
 }
 
 /// Where a seek goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum SeekTo {
     /// Every partition to its oldest message.
@@ -269,7 +269,7 @@ pub enum SeekTo {
 }
 
 /// A consumer comes.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Join {
     /// Its number, new for each stream or poll.
     pub consumer: ConsumerId,
@@ -290,7 +290,7 @@ pub struct Join {
 }
 
 /// How a consumer takes part, for people who look at its group.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// For as long as it likes, or for one answer.
     pub kind: PeerKind,
@@ -299,7 +299,7 @@ pub struct Peer {
 }
 
 /// For as long as it likes, or for one answer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the variants are what their names say")]
 pub enum PeerKind {
     #[default]
@@ -318,7 +318,7 @@ impl PeerKind {
 }
 
 /// How a caller names the delivery it means.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Claim {
     /// By its token: fenced. What was said beside it must agree with it.
@@ -328,7 +328,7 @@ pub enum Claim {
 }
 
 /// What a caller said beside a token: one that mixed up two deliveries is told so.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct Beside {
     pub topic: Option<Text>,
@@ -354,7 +354,7 @@ pub struct Hold {
 }
 
 /// Not done.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Nack {
     /// Which delivery.
     pub claim: Claim,
@@ -367,7 +367,7 @@ pub struct Nack {
 }
 
 /// What kind of "not done".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NackKind {
     /// It failed.
     Failed,
@@ -378,7 +378,7 @@ pub enum NackKind {
 }
 
 /// More time.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Extend {
     /// Which delivery.
     pub claim: Claim,
@@ -387,7 +387,7 @@ pub struct Extend {
 }
 
 /// More time for an effect.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExtendEffect {
     /// The right to it.
     pub token: EffectToken,
@@ -396,7 +396,7 @@ pub struct ExtendEffect {
 }
 
 /// Bring dead letters back.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Redrive {
     /// The topic they died in.
     pub topic: TopicName,
@@ -411,7 +411,7 @@ pub struct Redrive {
 }
 
 /// What a shard answers when it does what was asked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Reply {
     /// Nothing to add.
@@ -485,7 +485,7 @@ pub enum Reply {
 }
 
 /// What a seek did or would do.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sought {
     /// (partition, from, to) of each cursor that moves.
     pub moved: Vec<(u32, Offset, Offset)>,

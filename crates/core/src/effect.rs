@@ -16,7 +16,7 @@ use crate::settings::OnDoubt;
 use crate::time::Timestamp;
 
 /// Where a key is unique.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Scope {
     /// `op/<name>`: free.
     Op(Text),

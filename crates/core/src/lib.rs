@@ -23,6 +23,7 @@ mod settings;
 mod shard;
 mod time;
 mod token;
+pub mod travel;
 pub mod view;
 
 pub use clock::Clock;

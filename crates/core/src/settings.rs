@@ -85,8 +85,16 @@ where
 }
 
 /// The name of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct SettingName(&'static str);
+
+impl<'de> Deserialize<'de> for SettingName {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<SettingName, D::Error> {
+        let name = String::deserialize(from)?;
+        let unknown = || serde::de::Error::custom(format_args!("no setting is called {name:?}"));
+        SettingName::of(&name).ok_or_else(unknown)
+    }
+}
 
 impl SettingName {
     /// The setting of that name, if there is one.
@@ -102,7 +110,7 @@ impl SettingName {
 
 /// What is to become of a topic's settings. What is in neither part stays as it is; what is in both
 /// is set.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingsChange {
     /// These get a value.
     pub set: SettingsPatch,

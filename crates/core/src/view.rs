@@ -1,5 +1,7 @@
 //! What a shard shows of itself.
 
+use serde::{Deserialize, Serialize};
+
 use crate::change::Paused;
 use crate::command::Peer;
 use crate::id::{ConsumerId, Generation, GroupId, Offset, Text, TopicId};
@@ -7,7 +9,7 @@ use crate::settings::{Settings, SettingsPatch};
 use crate::time::Timestamp;
 
 /// A topic.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TopicView {
     /// Its life.
     pub id: TopicId,
@@ -30,7 +32,7 @@ pub struct TopicView {
 }
 
 /// One partition of a topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneView {
     /// The oldest offset kept.
     pub first: Offset,
@@ -41,7 +43,7 @@ pub struct LaneView {
 }
 
 /// A group.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GroupView {
     /// Its life.
     pub id: GroupId,
@@ -62,7 +64,7 @@ pub struct GroupView {
 }
 
 /// A consumer of a group.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsumerView {
     /// Its number.
     pub consumer: ConsumerId,
@@ -83,7 +85,7 @@ pub struct ConsumerView {
 }
 
 /// A group's place in one partition.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CursorView {
     /// The life of the cursor.
     pub generation: Generation,
@@ -106,7 +108,7 @@ pub struct CursorView {
 }
 
 /// Why no fresh message is going out of a partition: the first that is true.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Blocked {
     /// The group is paused.
     Paused,

@@ -1,10 +1,12 @@
 //! The audit chain, for whoever wants to take it away and check it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::audit::Tip;
 use crate::id::{ShardId, Text};
 
 /// Read records of a chain. One slice: whoever wants more goes on at [`AuditSlice::next`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ReadAudit {
     /// On which shard.
     pub shard: ShardId,
@@ -17,7 +19,7 @@ pub struct ReadAudit {
 }
 
 /// One slice of a chain, without a gap.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuditSlice {
     /// Each record's text, and the chain's tip at it.
     pub records: Vec<(String, Tip)>,

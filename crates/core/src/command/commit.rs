@@ -8,7 +8,7 @@ use crate::token::LeaseToken;
 use serde::{Deserialize, Serialize};
 
 /// Settle, finish and produce, all or nothing.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Commit {
     /// The delivery.
     pub token: LeaseToken,
@@ -25,7 +25,7 @@ pub struct Commit {
 }
 
 /// How a delivery ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     /// Done.
     Ack,
@@ -50,7 +50,7 @@ pub struct CommitReceipt {
 }
 
 /// A list in a commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
     /// Its messages.
     Produce,

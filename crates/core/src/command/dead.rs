@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::change::DeadRow;
 use crate::command::TopicName;
 use crate::id::{MessageId, Text};
@@ -10,7 +12,7 @@ use crate::time::Timestamp;
 
 /// Look at one slice of a topic's dead letters, newest first. Whoever wants more goes on below
 /// [`DeadLetters::next`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListDead {
     /// The topic they died in.
     pub topic: TopicName,
@@ -25,7 +27,7 @@ pub struct ListDead {
 }
 
 /// Which dead letters are shown: those of which everything given here is true.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct DeadFilter {
     /// The group it died in.
     pub group: Option<Text>,
@@ -46,7 +48,7 @@ pub struct DeadFilter {
 }
 
 /// Whether a dead letter was brought back.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DeadState {
     /// It was not.
     #[default]
@@ -58,7 +60,7 @@ pub enum DeadState {
 }
 
 /// One slice of a topic's dead letters.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetters {
     /// Newest first.
     pub letters: Vec<DeadLetter>,
@@ -69,7 +71,7 @@ pub struct DeadLetters {
 }
 
 /// A dead letter.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
     /// Its id.
     pub id: MessageId,
@@ -80,7 +82,7 @@ pub struct DeadLetter {
 }
 
 /// Throw dead letters away, for good. What is not there is passed over, so that a repeat is harmless.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Purge {
     /// The topic they died in.
     pub topic: TopicName,

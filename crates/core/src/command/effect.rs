@@ -1,7 +1,7 @@
 //! The effect ledger: who may execute a side effect, how it ended, and what becomes of doubt.
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::effect::{EffectRow, EffectState, Outcome, ResolvedAs, Scope};
 use crate::id::{ShardId, Text};
@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
 
 /// Ask for the right to execute an effect.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Begin {
     /// Which effect.
     pub of: BeginOf,
@@ -31,7 +31,7 @@ pub struct Begin {
 }
 
 /// Which effect is begun.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum BeginOf {
     /// One under a delivery: the lease is the delivery's, the key its message's unless named.
@@ -41,7 +41,7 @@ pub enum BeginOf {
 }
 
 /// An effect by scope and key.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct EffectQuery {
     pub namespace: Text,
@@ -59,7 +59,7 @@ impl EffectQuery {
 }
 
 /// What an effect is asked to do, to be told from another.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Request {
     /// Hashed here.
     Content(Bytes),
@@ -68,7 +68,7 @@ pub enum Request {
 }
 
 /// How an execution ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Finish {
     /// The right to say so.
     pub token: EffectToken,
@@ -79,7 +79,7 @@ pub struct Finish {
 }
 
 /// How an execution ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum FinishStatus {
     /// It happened.
@@ -93,7 +93,7 @@ pub enum FinishStatus {
 }
 
 /// A person says how a doubtful effect ended.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Resolve {
     /// Which.
     pub name: EffectQuery,
@@ -111,7 +111,7 @@ pub struct Resolve {
 
 /// Look for effects whose outcome is not known. One slice: whoever wants more goes on at
 /// [`Effects::next`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ListEffects {
     /// On which shard.
     pub shard: ShardId,
@@ -130,7 +130,7 @@ pub struct ListEffects {
 }
 
 /// What [`Begin`] comes to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Began {
     /// What the caller is to do.
     pub decision: BeginDecision,
@@ -141,7 +141,7 @@ pub struct Began {
 }
 
 /// What the caller of [`Begin`] is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BeginDecision {
     /// Execute it, then finish.
     Execute,
@@ -154,9 +154,10 @@ pub enum BeginDecision {
 }
 
 /// An effect as it is at a moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EffectView {
     /// What is stored.
+    #[serde(with = "row_and_end")]
     pub row: EffectRow,
     /// What that means now.
     pub state: EffectState,
@@ -166,8 +167,24 @@ pub struct EffectView {
     pub downstream_key: Text,
 }
 
+/// A row's end is no part of its body: it is stored beside it, and so it travels.
+mod row_and_end {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{EffectRow, Timestamp};
+
+    pub(super) fn serialize<S: Serializer>(row: &EffectRow, to: S) -> Result<S::Ok, S::Error> {
+        (row, row.expires).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<EffectRow, D::Error> {
+        let (row, expires): (EffectRow, Timestamp) = Deserialize::deserialize(from)?;
+        Ok(EffectRow { expires, ..row })
+    }
+}
+
 /// One slice of a list.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Effects {
     /// In the order of their hashes: none that people know.
     pub effects: Vec<EffectView>,
@@ -178,7 +195,7 @@ pub struct Effects {
 }
 
 /// A taken idempotency key of a topic, as an effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Produced {
     /// Where the message is.
     pub receipt: Receipt,

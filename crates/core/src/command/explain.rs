@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 use crate::view::{Blocked, GroupView};
 
 /// What is to be explained.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Explain {
     /// A message, by its place.
@@ -25,7 +25,7 @@ pub enum Explain {
 }
 
 /// An explanation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Explained {
     /// Of a message.
     Message(ExplainedMessage),
@@ -46,7 +46,7 @@ pub enum Explained {
 }
 
 /// A message, and what it is to each group.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExplainedMessage {
     /// Its id.
     pub id: MessageId,
@@ -112,7 +112,7 @@ impl EventKind {
 }
 
 /// What a message is to one group.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct InGroup {
     /// The group.
     pub group: Text,
@@ -141,7 +141,7 @@ pub struct InGroup {
 }
 
 /// What a message is to a group, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExplainState {
     /// Not delivered yet.
     Ready,

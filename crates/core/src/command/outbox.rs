@@ -71,7 +71,7 @@ impl Outgoing {
 }
 
 /// Messages from another shard, in the order of their numbers. Whatever came before `from` is settled there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Arrive {
     /// Where they come from.
     pub source: ShardId,
@@ -82,7 +82,7 @@ pub struct Arrive {
 }
 
 /// What became of them, for the shard they came from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arrived {
     /// Where they went.
     pub target: ShardId,

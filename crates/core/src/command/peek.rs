@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::command::TopicName;
 use crate::id::{MessageId, Offset, Text};
@@ -10,7 +11,7 @@ use crate::message::Message;
 use crate::time::Timestamp;
 
 /// Look at one slice of one partition. Whoever wants more goes on at [`Peeked::next`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Peek {
     /// The topic.
     pub topic: TopicName,
@@ -29,7 +30,7 @@ pub struct Peek {
 }
 
 /// Which messages a [`Peek`] shows: those of which everything given here is true.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct PeekFilter {
     /// The message key.
     pub key: Option<Bytes>,
@@ -50,7 +51,7 @@ pub struct PeekFilter {
 }
 
 /// What a message is to a group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PeekState {
     /// Not delivered yet.
     Ready,
@@ -75,7 +76,7 @@ impl PeekState {
 }
 
 /// One slice of a partition.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Peeked {
     /// In the order of their offsets.
     pub messages: Vec<PeekedMessage>,
@@ -86,7 +87,7 @@ pub struct Peeked {
 }
 
 /// A message, and what it is to the group that was named.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PeekedMessage {
     /// Its id.
     pub id: MessageId,

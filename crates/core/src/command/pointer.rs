@@ -16,7 +16,7 @@ pub struct PointerName {
 }
 
 /// Set a pointer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct SetPointer {
     pub name: PointerName,
@@ -41,7 +41,7 @@ pub struct Pointer {
 }
 
 /// A pointer of a topic.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct PointerQuery {
     pub topic: TopicName,
@@ -49,7 +49,7 @@ pub struct PointerQuery {
 }
 
 /// Pointers of a version of a dataset, by partition key.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct ListPointers {
     pub topic: TopicName,
@@ -61,7 +61,7 @@ pub struct ListPointers {
 }
 
 /// Pointers in order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Pointers {
     /// The pointers.
     pub pointers: Vec<Pointer>,

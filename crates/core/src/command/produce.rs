@@ -9,7 +9,7 @@ use crate::message::{Envelope, Routing, Trace};
 use crate::time::Timestamp;
 
 /// Store a message.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Produce {
     /// The requested topic; the final one if it was routed here.
     pub topic: TopicName,
@@ -31,7 +31,7 @@ pub struct Produce {
 
 /// What a sender has seen of topics that the deciding shard cannot see. It may be old by now: it saves a
 /// promise that could not be kept, and decides nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Seen {
     /// One of them is not there.
     Absent,
@@ -49,7 +49,7 @@ pub struct Routed {
 }
 
 /// A key of a topic whose message was routed to another shard.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub struct RoutedKey {
     /// Where the message went.

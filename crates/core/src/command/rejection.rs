@@ -1,10 +1,15 @@
 //! Why something is refused.
 
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
 use crate::command::{Part, Pointer};
 use crate::effect::{Doubt, EffectState};
 use crate::id::{Text, TopicId};
+
 /// Why a lease token can no longer act.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stale {
     /// A later attempt has it.
     Leased,
@@ -35,7 +40,7 @@ impl Stale {
 }
 
 /// What does not exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Missing {
     /// The topic.
     Topic,
@@ -63,7 +68,7 @@ impl Missing {
 }
 
 /// What is used up.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Full {
     /// Messages of a partition; the group that holds the backlog, if any.
     Messages(Option<Text>),
@@ -76,11 +81,11 @@ pub enum Full {
 }
 
 /// The command is refused and has changed nothing.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Rejection {
     #[error("{field}: {why}")]
-    Invalid { field: &'static str, why: Text },
+    Invalid { field: Cow<'static, str>, why: Text },
     #[error("the deadline has passed")]
     DeadlinePassed,
     #[error("no such {}", .0.as_str())]
@@ -124,7 +129,7 @@ pub enum Rejection {
     #[error("a dead-letter topic goes with its source")]
     DeadLetterTopic,
     #[error("{field} has {size} bytes, at most {limit} fit")]
-    TooLarge { field: &'static str, limit: u64, size: u64 },
+    TooLarge { field: Cow<'static, str>, limit: u64, size: u64 },
     #[error("this idempotency key belongs to another message")]
     KeyConflict,
     #[error("there is no room")]
@@ -136,6 +141,6 @@ pub enum Rejection {
 
 impl Rejection {
     pub(crate) fn invalid(field: &'static str, why: impl Into<Text>) -> Rejection {
-        Rejection::Invalid { field, why: why.into() }
+        Rejection::Invalid { field: field.into(), why: why.into() }
     }
 }

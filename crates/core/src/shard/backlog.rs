@@ -46,7 +46,7 @@ impl Shard {
         if size > settings.max_backlog_bytes {
             // Waiting would not help: it never fits.
             return Err(Rejection::TooLarge {
-                field: "value",
+                field: "value".into(),
                 limit: settings.max_backlog_bytes,
                 size,
             });

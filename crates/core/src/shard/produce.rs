@@ -181,7 +181,11 @@ impl Shard {
             .map(|(field, text)| (field, text.len(), ENVELOPE_TEXT_BYTES_MAX));
         for (field, size, limit) in sizes.into_iter().chain(texts) {
             if size > limit {
-                return Err(Rejection::TooLarge { field, limit: limit as u64, size: size as u64 });
+                return Err(Rejection::TooLarge {
+                    field: field.into(),
+                    limit: limit as u64,
+                    size: size as u64,
+                });
             }
         }
         Ok(())

@@ -179,7 +179,7 @@ pub(super) fn check_outcome(status: FinishStatus, outcome: &Outcome) -> Result<(
     let size = outcome.size();
     if size > RESULT_BYTES_MAX {
         let limit = RESULT_BYTES_MAX as u64;
-        return Err(Rejection::TooLarge { field: "result", limit, size: size as u64 });
+        return Err(Rejection::TooLarge { field: "result".into(), limit, size: size as u64 });
     }
     Ok(())
 }

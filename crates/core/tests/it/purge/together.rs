@@ -34,7 +34,10 @@ fn what_is_no_dead_letter_of_the_topic_is_passed_over() {
     let most = vec![id(0); PURGE_MAX];
     assert_eq!(format!("{:?}", held.ask(purge(most))), "Ok(Purged { purged: 1 })");
     let refused = held.ask(purge(vec![id(0); PURGE_MAX + 1]));
-    assert!(matches!(refused, Err(Rejection::Invalid { field: "ids", .. })), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(Rejection::Invalid { field, .. }) if field == "ids"),
+        "{refused:?}"
+    );
 }
 
 #[test]
