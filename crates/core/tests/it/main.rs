@@ -37,4 +37,5 @@ mod seek;
 mod settle_table;
 mod since;
 mod transcript;
+mod travel;
 mod view;

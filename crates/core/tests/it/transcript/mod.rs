@@ -3,7 +3,7 @@
 //! A line at the margin is a command, with the time at which it comes; indented lines are what the shard
 //! answers, changes and does. `UPDATE_EXPECT=1` rewrites them. Commands joined by ` + ` come together and
 //! are decided in one batch; where a time begins with `@` nobody has looked at the clock before. After every line the shard is rebuilt from its rows and must be what it was,
-//! and its state must make sense.
+//! and its state must make sense. Commands, answers and deliveries go the way they go between nodes.
 
 mod effect;
 mod print;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use driftq_core::change::Change;
+use driftq_core::change::{Change, Effect};
 use driftq_core::{
     Answered, Batch, Command, ConsumerId, EffectToken, Image, Input, LeaseToken, Message,
     MessageId, Output, Pipeline, PipelineConfig, Shard, ShardConfig, ShardId, Ticket, Timestamp,
@@ -21,6 +21,8 @@ use driftq_core::{
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership, read_back};
 use expect_test::Expect;
+
+use crate::travel::travelled;
 
 pub(crate) use print::reply;
 
@@ -264,7 +266,7 @@ impl World {
 
     fn send(&mut self, command: Command) {
         self.next_ticket += 1;
-        let arrived = Input::Arrived(Ticket(self.next_ticket), command);
+        let arrived = Input::Arrived(Ticket(self.next_ticket), travelled::call(&command));
         self.feed(arrived);
     }
 
@@ -307,7 +309,16 @@ impl World {
     fn show(&mut self, batch: &Batch) {
         for (_, answered) in &batch.replies {
             effect::keep_token(self, answered);
-            self.answers.push(answered.clone());
+            self.answers.push(travelled::answer(answered));
+        }
+        for effect in &batch.effects {
+            match effect {
+                Effect::Deliver(_, delivery) => {
+                    travelled::deliveries(std::slice::from_ref(delivery))
+                }
+                Effect::Send(_, arrive) => drop(travelled::call(&Command::Arrive(arrive.clone()))),
+                Effect::Dismiss(_) => {}
+            }
         }
         let written = batch.changes.iter().filter(|change| matches!(change, Change::Group(_)));
         self.groups_written += written.count();

@@ -1,0 +1,27 @@
+//! The way between two nodes, both of them here. What arrives must be what was sent, in every field.
+
+use std::fmt::Debug;
+
+use driftq_core::change::Delivery;
+use driftq_core::travel::{
+    open_answer, open_call, open_deliveries, pack_answer, pack_call, pack_deliveries,
+};
+use driftq_core::{Answered, Command};
+
+pub(crate) fn call(command: &Command) -> Command {
+    same(command, open_call(&pack_call(command)).expect("a command can be read"))
+}
+
+pub(crate) fn answer(answered: &Answered) -> Answered {
+    same(answered, open_answer(&pack_answer(answered)).expect("an answer can be read"))
+}
+
+pub(crate) fn deliveries(given: &[Box<Delivery>]) {
+    let arrived = open_deliveries(&pack_deliveries(given)).expect("deliveries can be read");
+    assert_eq!(format!("{arrived:?}"), format!("{given:?}"));
+}
+
+fn same<T: Debug>(sent: &T, arrived: T) -> T {
+    assert_eq!(format!("{arrived:?}"), format!("{sent:?}"));
+    arrived
+}
