@@ -10,6 +10,7 @@ mod clock;
 pub mod command;
 pub mod effect;
 mod id;
+mod jitter;
 pub mod limits;
 mod message;
 mod name;

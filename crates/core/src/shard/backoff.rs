@@ -1,6 +1,7 @@
 //! How long a failed message waits.
 
 use crate::id::MessageId;
+use crate::jitter::jitter_ms;
 use crate::settings::RetryPolicy;
 
 /// The longest wait after `spent` counted deliveries: doubles with each, up to the policy's maximum.
@@ -9,24 +10,13 @@ fn cap_ms(policy: &RetryPolicy, spent: u32) -> u64 {
     policy.backoff_ms.saturating_mul(1 << doublings).min(policy.max_backoff_ms)
 }
 
-/// Full jitter, so that messages that failed together do not come back together, but at least a tenth
-/// of the longest wait, so that it is never zero. The same inputs give the same wait.
+/// How long it waits. The same inputs give the same wait.
 pub(super) fn backoff_ms(policy: &RetryPolicy, id: MessageId, spent: u32) -> u64 {
-    let cap = cap_ms(policy, spent);
-    let least = cap / 10;
-    least + scatter(id, spent) % (cap - least + 1)
-}
-
-/// A number that looks random and is not (splitmix64).
-fn scatter(id: MessageId, spent: u32) -> u64 {
-    let mut x = id.offset
+    let seed = id.offset
         ^ id.topic.0.rotate_left(20)
         ^ u64::from(id.lane.0).rotate_left(40)
         ^ u64::from(spent).rotate_left(52);
-    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    jitter_ms(cap_ms(policy, spent), seed)
 }
 
 #[cfg(test)]
