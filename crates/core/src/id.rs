@@ -75,6 +75,11 @@ number!(
     Epoch(u64)
 );
 number!(
+    /// One life of a process that serves shards: drawn at random when it starts, at most
+    /// [`NUMBER_MAX`].
+    NodeId(u64)
+);
+number!(
     /// A partition in the low 10 bits; the rest is 0 and is where sub-lanes will go.
     Lane(u32)
 );

@@ -14,6 +14,7 @@ mod jitter;
 pub mod limits;
 mod message;
 mod name;
+pub mod ownership;
 mod pack;
 mod pipeline;
 pub mod placement;
@@ -30,8 +31,8 @@ pub mod view;
 pub use clock::Clock;
 pub use command::{Command, Rejection, Reply};
 pub use id::{
-    BatchNo, ConsumerId, Epoch, Generation, GroupId, Lane, MessageId, NUMBER_MAX, NotAMessageId,
-    Offset, OwnerId, ShardId, Text, TopicId,
+    BatchNo, ConsumerId, Epoch, Generation, GroupId, Lane, MessageId, NUMBER_MAX, NodeId,
+    NotAMessageId, Offset, OwnerId, ShardId, Text, TopicId,
 };
 pub use message::{
     DEFAULT_TENANT, Death, DeathReason, Envelope, Message, Receipt, RetryRequest, Routing, Trace,

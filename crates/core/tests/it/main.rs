@@ -20,6 +20,7 @@ mod list;
 mod order;
 mod outbox;
 mod owners;
+mod ownership;
 mod packing;
 mod partition;
 mod patch;

@@ -1,0 +1,356 @@
+//! Which shards a node serves: when to renew, claim, give up and step down.
+//!
+//! A machine like the pipeline: it is told what happened and says what to do. Nodes learn of each other
+//! from what the database shows when they renew, and in no other way.
+//!
+//! # Guarantees
+//!
+//! 1. Nothing is served later than the lease of the node less its margin, counted on the node's own clock
+//!    from when the last renewal was asked for. Whatever it hears, it looks at that first.
+//! 2. A shard of another node is claimed only when that node has given it up, or two views in a row did
+//!    not show it alive: a database whose clock jumped shows nobody alive at first. One that was away does
+//!    so for longer: [`PATIENCE_MS`].
+//! 3. A claim names the epoch it was decided on. Of two that were, one is refused, and so is one that was
+//!    sent late by a process that had been stopped.
+//! 4. One renewal, [`CLAIMS_MAX`] claims and [`GIVE_UPS_MAX`] shards given up are under way at most. A claim
+//!    is asked again only when it was answered, and after each failure later.
+//!
+//! Correctness never depends on it: every commit is fenced by the epoch of its claim. Only how soon
+//! somebody serves a shard does.
+//!
+//! Times are of the node's monotonic clock: only spans matter.
+
+mod event;
+mod seat;
+mod spread;
+mod view;
+
+use std::collections::BTreeMap;
+
+use crate::id::{Epoch, NodeId, ShardId, Text};
+use crate::time::Timestamp;
+
+use seat::{Seat, State};
+
+pub use event::{Action, Event};
+pub use spread::spread;
+pub use view::{ClusterView, Held, NodeView};
+
+/// How long a node counts as alive after a renewal, unless configured.
+pub const NODE_LEASE_MS: u64 = 10_000;
+/// Which part of its lease a node leaves unused: clocks run apart, and stopping takes time.
+pub const MARGIN_PART: u64 = 5;
+/// The least it leaves unused.
+pub const MARGIN_MS_MIN: u64 = 500;
+/// From one renewal to the next.
+pub const RENEW_MS: u64 = 1_000;
+/// A renewal without an answer for so long has failed: several fit into a lease.
+pub const RENEW_WAIT_MS: u64 = 2_000;
+/// A node that has just come, or come back, takes nobody for lost for so long. If the database was away,
+/// all others come back too, each when it has given up its last renewal and asked again.
+pub const PATIENCE_MS: u64 = RENEW_WAIT_MS + RENEW_MS;
+/// Claims a node has under way: the shards of a lost node must not fall upon the database at once.
+pub const CLAIMS_MAX: usize = 16;
+/// Shards a node is giving up at a time.
+pub const GIVE_UPS_MAX: usize = 16;
+/// Longest wait after the first failed claim of a shard; doubles with each.
+pub const CLAIM_BACKOFF_MS: u64 = 100;
+/// Longest wait after any. If nothing fails for so long, it begins anew.
+pub const CLAIM_BACKOFF_MS_MAX: u64 = 10_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Life {
+    Taking,
+    Draining,
+    Left,
+}
+
+/// The ownerships of one node.
+#[derive(Debug)]
+pub struct Ownerships {
+    me: NodeId,
+    lease_ms: u64,
+    life: Life,
+    seats: Vec<Seat>,
+    view: ClusterView,
+    /// The nodes of the view before.
+    before: BTreeMap<NodeId, NodeView>,
+    /// What the view makes of each shard.
+    wishes: Vec<Option<NodeId>>,
+    /// When the last renewal that was done was asked for; none if the lease is over.
+    renewed_at: Option<Timestamp>,
+    /// When the first was, of those without such an end between them.
+    first_at: Timestamp,
+    /// When the renewal under way was asked for.
+    asked_at: Option<Timestamp>,
+    /// When to ask for the next.
+    renew_at: Timestamp,
+}
+
+impl Ownerships {
+    /// A node that has just started: its first act is to renew.
+    pub fn new(me: NodeId, lease_ms: u64) -> Ownerships {
+        Ownerships {
+            me,
+            lease_ms,
+            life: Life::Taking,
+            seats: Vec::new(),
+            view: ClusterView::default(),
+            before: BTreeMap::new(),
+            wishes: Vec::new(),
+            renewed_at: None,
+            first_at: Timestamp(0),
+            asked_at: None,
+            renew_at: Timestamp(0),
+        }
+    }
+
+    /// Tells what happened; says what to do, in this order.
+    #[must_use = "the actions must be performed"]
+    pub fn on(&mut self, now: Timestamp, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if self.life == Life::Left {
+            return actions;
+        }
+        if self.serves_until().is_some_and(|until| until <= now) {
+            self.step_down(&mut actions);
+        }
+        self.hear(now, event, &mut actions);
+        if self.is_emptied() {
+            self.life = Life::Left;
+            actions.push(Action::Leave);
+            return actions;
+        }
+        if self.asked_at.is_none() && self.renew_at <= now {
+            self.asked_at = Some(now);
+            self.renew_at = now.after(RENEW_MS);
+            actions.push(Action::Renew { draining: self.life == Life::Draining });
+        }
+        if self.renewed_at.is_some() {
+            self.plan(now, &mut actions);
+        }
+        actions
+    }
+
+    /// When to call [`Ownerships::on`] if nothing happens before.
+    pub fn next_deadline(&self) -> Option<Timestamp> {
+        if self.life == Life::Left {
+            return None;
+        }
+        let renew_at = self.asked_at.is_none().then_some(self.renew_at);
+        let claims = self.renewed_at.is_some() && self.claims() < CLAIMS_MAX;
+        let waiting = self.seats.iter().enumerate().filter(|(number, _)| self.may_claim(*number));
+        let claim_at = waiting.filter_map(|(_, seat)| seat.claim_at).min().filter(|_| claims);
+        [renew_at, self.serves_until(), claim_at].into_iter().flatten().min()
+    }
+
+    /// Who holds a shard, as far as this node knows: where its requests go.
+    pub fn holder(&self, shard: ShardId) -> Option<(NodeId, Epoch)> {
+        let held = self.view.shards.get(shard.0 as usize)?;
+        Some((held.node?, held.epoch))
+    }
+
+    /// Where a node is reached.
+    pub fn address(&self, node: NodeId) -> Option<&Text> {
+        self.view.nodes.get(&node).map(|node| &node.address)
+    }
+
+    /// The node that a shard is wished for.
+    pub fn wished(&self, shard: ShardId) -> Option<NodeId> {
+        self.wishes.get(shard.0 as usize).copied().flatten()
+    }
+
+    /// Under which epoch this node serves a shard.
+    pub fn serves(&self, shard: ShardId) -> Option<Epoch> {
+        match self.seats.get(shard.0 as usize)?.state {
+            State::Serving { epoch } => Some(epoch),
+            State::Idle | State::Claiming { .. } | State::GivingUp | State::Fenced { .. } => None,
+        }
+    }
+
+    /// How long after asking for a renewal that was done shards are served.
+    fn serves_ms(&self) -> u64 {
+        self.lease_ms.saturating_sub((self.lease_ms / MARGIN_PART).max(MARGIN_MS_MIN))
+    }
+
+    fn serves_until(&self) -> Option<Timestamp> {
+        self.renewed_at.map(|asked_at| asked_at.after(self.serves_ms()))
+    }
+
+    fn claims(&self) -> usize {
+        self.seats.iter().filter(|seat| matches!(seat.state, State::Claiming { .. })).count()
+    }
+
+    fn give_ups(&self) -> usize {
+        self.seats.iter().filter(|seat| seat.state == State::GivingUp).count()
+    }
+
+    /// Whether a node that is to stop has nothing left to do.
+    fn is_emptied(&self) -> bool {
+        let is_empty = |seat: &Seat| matches!(seat.state, State::Idle | State::Fenced { .. });
+        self.life == Life::Draining && self.asked_at.is_none() && self.seats.iter().all(is_empty)
+    }
+
+    fn step_down(&mut self, actions: &mut Vec<Action>) {
+        self.renewed_at = None;
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            seat.state = match seat.state {
+                State::Idle | State::Fenced { .. } => continue,
+                State::Serving { .. } => State::Idle,
+                State::Claiming { .. } => State::Claiming { doomed: true },
+                State::GivingUp => State::GivingUp,
+            };
+            actions.push(Action::Abandon(ShardId(number as u32)));
+        }
+    }
+
+    fn hear(&mut self, now: Timestamp, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Renewed(view) => self.renewed(now, view),
+            Event::RenewFailed => self.asked_at = None,
+            Event::Claimed { shard, epoch } => self.claimed(shard, epoch, actions),
+            Event::ClaimFailed(shard) => self.claim_failed(now, shard),
+            Event::Lost { shard, epoch, fenced } => self.lost(now, shard, epoch, fenced),
+            Event::GivenUp(shard) => self.given_up(shard),
+            Event::Drain => {
+                self.life = Life::Draining;
+                // The others should know before they see shards that nobody holds.
+                self.renew_at = now;
+            }
+            Event::Time => {}
+        }
+    }
+
+    fn renewed(&mut self, now: Timestamp, mut view: ClusterView) {
+        let Some(asked_at) = self.asked_at.take() else { return };
+        let is_late = asked_at.after(self.serves_ms()) <= now;
+        if is_late || !view.nodes.contains_key(&self.me) {
+            // Nothing to serve by.
+            return;
+        }
+        for (seen, known) in view.shards.iter_mut().zip(&self.view.shards) {
+            if seen.epoch < known.epoch {
+                // Seen before a claim of ours was done, and heard after.
+                *seen = *known;
+            }
+        }
+        self.before = std::mem::replace(&mut self.view, view).nodes;
+        if self.renewed_at.replace(asked_at).is_none() {
+            self.first_at = asked_at;
+        }
+        self.wishes = spread(&self.view);
+        self.seats.resize_with(self.view.shards.len(), Seat::new);
+        for seat in &mut self.seats {
+            if matches!(seat.state, State::Fenced { at } if at <= asked_at) {
+                seat.state = State::Idle;
+            }
+        }
+    }
+
+    fn claimed(&mut self, shard: ShardId, epoch: Epoch, actions: &mut Vec<Action>) {
+        let number = shard.0 as usize;
+        if let Some(held) = self.view.shards.get_mut(number).filter(|held| held.epoch < epoch) {
+            *held = Held { epoch, node: Some(self.me) };
+        }
+        let Some(seat) = self.seats.get_mut(number) else { return };
+        if seat.state == (State::Claiming { doomed: false }) {
+            seat.state = State::Serving { epoch };
+        } else {
+            seat.state = State::Idle;
+            actions.push(Action::Abandon(shard));
+        }
+    }
+
+    fn claim_failed(&mut self, now: Timestamp, shard: ShardId) {
+        let Some(seat) = self.seats.get_mut(shard.0 as usize) else { return };
+        if matches!(seat.state, State::Claiming { .. }) {
+            seat.state = State::Idle;
+            seat.fail(now, self.me, shard);
+        }
+    }
+
+    fn lost(&mut self, now: Timestamp, shard: ShardId, epoch: Epoch, fenced: bool) {
+        let Some(seat) = self.seats.get_mut(shard.0 as usize) else { return };
+        if seat.state != (State::Serving { epoch }) {
+            return;
+        }
+        if seat.has_failed_lately(now) {
+            // It may be lost again and again as soon as it is served.
+            seat.fail(now, self.me, shard);
+        } else {
+            seat.claim_at = Some(now);
+        }
+        seat.state = State::Idle;
+        if fenced {
+            seat.state = State::Fenced { at: now };
+            self.renew_at = now;
+        }
+    }
+
+    fn given_up(&mut self, shard: ShardId) {
+        let number = shard.0 as usize;
+        let Some(seat) = self.seats.get_mut(number) else { return };
+        if seat.state == State::GivingUp {
+            seat.state = State::Idle;
+            // If the database was not told, the next view shows it, and it is told again.
+            self.view.shards[number].node = None;
+        }
+    }
+
+    /// Whether this node should serve a shard that it does not serve, and may.
+    fn may_claim(&self, number: usize) -> bool {
+        if self.seats[number].state != State::Idle || !self.is_wished(number) {
+            return false;
+        }
+        let looks_ms = self.renewed_at.map_or(0, |asked_at| asked_at.since(self.first_at));
+        match self.view.shards[number].node {
+            Some(node) if node == self.me => true,
+            None => looks_ms > 0,
+            Some(node) => {
+                let is_gone = |nodes: &BTreeMap<NodeId, NodeView>| !nodes.contains_key(&node);
+                looks_ms >= PATIENCE_MS && is_gone(&self.view.nodes) && is_gone(&self.before)
+            }
+        }
+    }
+
+    fn is_wished(&self, number: usize) -> bool {
+        self.life == Life::Taking && self.wishes[number] == Some(self.me)
+    }
+
+    /// What to do about each shard, from what the view says and what is under way.
+    fn plan(&mut self, now: Timestamp, actions: &mut Vec<Action>) {
+        let (mut claims, mut give_ups) = (self.claims(), self.give_ups());
+        for number in 0..self.seats.len() {
+            let shard = ShardId(number as u32);
+            let Held { epoch, node } = self.view.shards[number];
+            let is_mine = node == Some(self.me);
+            let state = self.seats[number].state;
+            let (next, action) = match state {
+                State::Serving { epoch: served } if !is_mine || served != epoch => {
+                    (State::Idle, Action::Abandon(shard))
+                }
+                State::Serving { .. } | State::Idle if is_mine && !self.is_wished(number) => {
+                    if give_ups == GIVE_UPS_MAX {
+                        continue;
+                    }
+                    give_ups += 1;
+                    (State::GivingUp, Action::GiveUp { shard, epoch })
+                }
+                State::Idle if self.may_claim(number) => {
+                    if claims == CLAIMS_MAX || self.seats[number].claim_at > Some(now) {
+                        continue;
+                    }
+                    claims += 1;
+                    (State::Claiming { doomed: false }, Action::Claim { shard, epoch })
+                }
+                State::Idle
+                | State::Claiming { .. }
+                | State::Serving { .. }
+                | State::GivingUp
+                | State::Fenced { .. } => continue,
+            };
+            self.seats[number].state = next;
+            actions.push(action);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Transcripts of one node, `n1`: a line at the margin is what it hears and when; indented is what it makes
+//! of a view, what it does, and when it wants to be called again.
+//!
+//! `view n1 n2! / 0:3@n1 1:0` is a renewal that was done: `n2` drains, shard 0 is held by `n1` under epoch 3,
+//! shard 1 by nobody. `0..20:1@n9` are shards 0 to 19.
+
+use driftq_core::ownership::{
+    Action, ClusterView, Event, Held, NODE_LEASE_MS, NodeView, Ownerships,
+};
+use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
+use expect_test::Expect;
+
+#[track_caller]
+pub(crate) fn check(transcript: Expect) {
+    let played = play(transcript.data());
+    transcript.assert_eq(&played);
+}
+
+fn play(text: &str) -> String {
+    let mut machine = Ownerships::new(NodeId(1), NODE_LEASE_MS);
+    let mut played = String::new();
+    let lines = || text.lines().filter(|line| !line.trim().is_empty());
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let margin = lines().map(indent).min().expect("a transcript has lines");
+    for line in lines().filter(|line| indent(line) == margin).map(str::trim) {
+        let (at, heard) = line.split_once(' ').expect("a time and an event");
+        let seconds: f64 = at.strip_suffix('s').expect("seconds").parse().expect("a time");
+        let now = Timestamp((seconds * 1_000.0).round() as u64);
+        let event = event(heard);
+        let is_view = matches!(event, Event::Renewed(_));
+        let actions = machine.on(now, event);
+        played += &format!("{line}\n");
+        if is_view {
+            played += &format!("    wishes {}\n", wishes(&machine));
+        }
+        for line in grouped(&actions) {
+            played += &format!("    {line}\n");
+        }
+        match machine.next_deadline() {
+            Some(at) => {
+                assert!(at > now, "a deadline is not over when it is named");
+                played += &format!("    next {at}\n");
+            }
+            None => played += "    next: whatever comes\n",
+        }
+    }
+    played
+}
+
+fn event(words: &str) -> Event {
+    let number = |word: &str| ShardId(word.parse().expect("a shard"));
+    let epoch = |word: &str| Epoch(word[1..].parse().expect("an epoch"));
+    match words.split(' ').collect::<Vec<_>>()[..] {
+        ["time"] => Event::Time,
+        ["drain"] => Event::Drain,
+        ["view", ..] => Event::Renewed(view(&words["view ".len()..])),
+        ["no", "view"] => Event::RenewFailed,
+        ["claimed", shard, e] => Event::Claimed { shard: number(shard), epoch: epoch(e) },
+        ["not", "claimed", shard] => Event::ClaimFailed(number(shard)),
+        ["lost", shard, e] => Event::Lost { shard: number(shard), epoch: epoch(e), fenced: false },
+        ["fenced", shard, e] => Event::Lost { shard: number(shard), epoch: epoch(e), fenced: true },
+        ["given", "up", shard] => Event::GivenUp(number(shard)),
+        _ => panic!("`{words}`?"),
+    }
+}
+
+fn node(word: &str) -> NodeId {
+    NodeId(word[1..].parse().expect("a node"))
+}
+
+pub(crate) fn view(words: &str) -> ClusterView {
+    let (nodes, shards) = words.split_once(" / ").expect("nodes and shards");
+    let nodes = nodes.split(' ').map(|word| {
+        let name = word.trim_end_matches('!');
+        let view = NodeView { address: name.into(), draining: name != word };
+        (node(name), view)
+    });
+    let mut view = ClusterView { nodes: nodes.collect(), shards: Vec::new() };
+    for word in shards.split(' ') {
+        let (numbers, held) = word.split_once(':').expect("shard:epoch@node");
+        let (epoch, holder) =
+            held.split_once('@').map_or((held, None), |(e, n)| (e, Some(node(n))));
+        let end = match numbers.split_once("..") {
+            Some((_, end)) => end.parse().expect("a number"),
+            None => view.shards.len() + 1,
+        };
+        let held = Held { epoch: Epoch(epoch.parse().expect("an epoch")), node: holder };
+        view.shards.resize(end, held);
+    }
+    view
+}
+
+fn wishes(machine: &Ownerships) -> String {
+    let wished = (0..).map_while(|number| Some((number, machine.wished(ShardId(number))?)));
+    let words: Vec<String> = wished.map(|(number, node)| format!("{number}:n{node}")).collect();
+    if words.len() > 8 {
+        let mine = words.iter().filter(|word| word.ends_with(":n1")).count();
+        return format!("{mine} of {} here", words.len());
+    }
+    words.join(" ")
+}
+
+/// Actions of one kind in one line.
+fn grouped(actions: &[Action]) -> Vec<String> {
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for action in actions {
+        let (kind, what) = match action {
+            Action::Renew { draining: false } => ("renew", String::new()),
+            Action::Renew { draining: true } => ("renew, draining", String::new()),
+            Action::Claim { shard, epoch } => ("claim", format!(" {shard}e{epoch}")),
+            Action::GiveUp { shard, epoch } => ("give up", format!(" {shard}e{epoch}")),
+            Action::Abandon(shard) => ("abandon", format!(" {shard}")),
+            Action::Leave => ("leave", String::new()),
+        };
+        match lines.last_mut() {
+            Some((last, words)) if *last == kind => *words += &what,
+            Some(_) | None => lines.push((kind, what)),
+        }
+    }
+    lines.into_iter().map(|(kind, words)| format!("{kind}{words}")).collect()
+}

@@ -1,0 +1,139 @@
+//! Shards are spread evenly, as few move as balance allows, and nothing is wished for anew while it is
+//! carried out.
+
+use std::collections::BTreeMap;
+
+use driftq_core::ownership::{ClusterView, Held, NodeView, spread};
+use driftq_core::{Epoch, NodeId};
+use proptest::prelude::*;
+
+/// Nodes as processes have them: numbers that say nothing.
+fn id(number: u64) -> NodeId {
+    NodeId(number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 1)
+}
+
+fn cluster(nodes: impl IntoIterator<Item = u64>, shards: usize) -> ClusterView {
+    let node = |number| (id(number), NodeView { address: "".into(), draining: false });
+    let nodes = nodes.into_iter().map(node).collect();
+    ClusterView { nodes, shards: vec![Held::default(); shards] }
+}
+
+fn carry_out(view: &mut ClusterView) {
+    let wishes = spread(view);
+    for (held, wish) in view.shards.iter_mut().zip(wishes) {
+        held.node = wish;
+    }
+}
+
+fn given(view: &ClusterView) -> Vec<usize> {
+    let mut given: BTreeMap<NodeId, usize> = view.nodes.keys().map(|node| (*node, 0)).collect();
+    for node in spread(view).into_iter().flatten() {
+        *given.get_mut(&node).expect("wished for a live node") += 1;
+    }
+    given.into_values().collect()
+}
+
+fn moved(before: &ClusterView, after: &ClusterView) -> usize {
+    before.shards.iter().zip(&after.shards).filter(|(old, new)| old.node != new.node).count()
+}
+
+#[test]
+fn sixteen_shards_on_three_nodes_are_five_five_and_six() {
+    let mut counts = given(&cluster(1..=3, 16));
+    counts.sort();
+    assert_eq!(counts, [5, 5, 6]);
+}
+
+#[test]
+fn a_node_that_joins_takes_its_share_and_no_other_shard_moves() {
+    for (nodes, shards) in [(1, 64), (2, 64), (3, 16), (9, 64), (49, 1_000), (50, 1_000)] {
+        let mut before = cluster(1..=nodes, shards);
+        carry_out(&mut before);
+        let mut after = before.clone();
+        after.nodes.extend(cluster([nodes + 1], 0).nodes);
+        carry_out(&mut after);
+        assert_eq!(moved(&before, &after), shards / (nodes as usize + 1), "{nodes} nodes");
+    }
+}
+
+#[test]
+fn a_node_that_goes_loses_its_shards_and_no_other_shard_moves() {
+    let mut before = cluster(1..=50, 1_000);
+    carry_out(&mut before);
+    let mut after = before.clone();
+    after.nodes.remove(&id(7));
+    carry_out(&mut after);
+    assert_eq!(moved(&before, &after), 20);
+}
+
+/// Nodes of different releases have to agree: what is written here never changes.
+#[test]
+fn shards_go_to_the_node_that_ranks_them_highest() {
+    let mut view = cluster([], 8);
+    for node in 1..=4 {
+        view.nodes.extend([(NodeId(node), NodeView { address: "".into(), draining: false })]);
+    }
+    let wishes: Vec<u64> = spread(&view).into_iter().flatten().map(|node| node.0).collect();
+    assert_eq!(wishes, [4, 1, 2, 1, 2, 4, 3, 3]);
+}
+
+fn any_view() -> impl Strategy<Value = ClusterView> {
+    let nodes = prop::collection::vec(prop::bool::weighted(0.2), 0..8);
+    let shards = prop::collection::vec(prop::option::weighted(0.7, 0..12_u64), 1..64);
+    (nodes, shards).prop_map(|(nodes, shards)| {
+        let mut view = cluster(0..nodes.len() as u64, 0);
+        for (number, draining) in nodes.into_iter().enumerate() {
+            view.nodes.get_mut(&id(number as u64)).expect("a node").draining = draining;
+        }
+        let held = |node: Option<u64>| Held { epoch: Epoch(1), node: node.map(id) };
+        view.shards = shards.into_iter().map(held).collect();
+        view
+    })
+}
+
+proptest! {
+    #[test]
+    fn nodes_that_take_part_differ_by_one_shard_at_most(view in any_view()) {
+        let wishes = spread(&view);
+        let taking: Vec<NodeId> =
+            view.nodes.iter().filter(|(_, node)| !node.draining).map(|(id, _)| *id).collect();
+        prop_assert_eq!(wishes.iter().flatten().count(), if taking.is_empty() { 0 } else { wishes.len() });
+        let count = |id: &NodeId| wishes.iter().filter(|wish| **wish == Some(*id)).count();
+        let counts: Vec<usize> = taking.iter().map(count).collect();
+        prop_assert_eq!(counts.iter().sum::<usize>(), wishes.iter().flatten().count());
+        let (most, least) = (counts.iter().max(), counts.iter().min());
+        prop_assert!(most.zip(least).is_none_or(|(most, least)| most - least <= 1), "{:?}", counts);
+    }
+
+    /// … than what balance asks for: each node keeps what it holds up to its share.
+    #[test]
+    fn no_more_shards_move_than_must(view in any_view()) {
+        let wishes = spread(&view);
+        let taking = view.nodes.values().filter(|node| !node.draining).count();
+        prop_assume!(taking > 0);
+        let (share, mut more) = (view.shards.len() / taking, view.shards.len() % taking);
+        let mut stay = 0;
+        for id in view.nodes.iter().filter(|(_, node)| !node.draining).map(|(id, _)| id) {
+            let held = view.shards.iter().filter(|held| held.node == Some(*id)).count();
+            let extra = usize::from(held > share && more > 0);
+            more -= extra;
+            stay += held.min(share + extra);
+        }
+        let kept = view.shards.iter().zip(&wishes).filter(|(held, wish)| held.node == **wish && wish.is_some());
+        prop_assert_eq!(kept.count(), stay);
+    }
+
+    /// In whatever order shards are given up and claimed.
+    #[test]
+    fn wishes_do_not_change_while_they_are_carried_out(
+        mut view in any_view(), steps in prop::collection::vec(any::<(prop::sample::Index, bool)>(), 0..64),
+    ) {
+        let wishes = spread(&view);
+        for (shard, is_claimed) in steps {
+            let number = shard.index(view.shards.len());
+            let held = &mut view.shards[number];
+            held.node = if is_claimed || held.node == wishes[number] { wishes[number] } else { None };
+            prop_assert_eq!(&spread(&view), &wishes);
+        }
+    }
+}
