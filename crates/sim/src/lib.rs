@@ -9,6 +9,7 @@ mod admin;
 pub mod bench;
 mod carry;
 mod clients;
+pub mod cluster;
 mod commit;
 mod connection;
 mod consumer;

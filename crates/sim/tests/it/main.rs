@@ -1,5 +1,7 @@
 //! The simulator itself: one seed is one run, byte for byte.
 
+mod cluster;
+
 use driftq_sim::run;
 
 fn history(seed: u64) -> String {

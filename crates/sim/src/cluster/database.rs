@@ -1,0 +1,83 @@
+//! What the database holds of nodes and shards, and what it does when it is asked.
+
+use std::collections::BTreeMap;
+
+use driftq_core::ownership::{ClusterView, Held, NodeView};
+use driftq_core::{Epoch, NodeId, ShardId};
+
+use super::Terms;
+
+/// The rows of nodes and shards.
+#[derive(Debug)]
+pub(super) struct Database {
+    /// Whether a node drains, and until when it counts as alive.
+    nodes: BTreeMap<NodeId, (bool, u64)>,
+    shards: Vec<Held>,
+    lease_ms: u64,
+    /// How much its clock is ahead of the true one.
+    pub(super) ahead_ms: u64,
+    claim_ms: u64,
+    /// When each core has done what it has to do.
+    cores: Vec<u64>,
+}
+
+impl Database {
+    pub(super) fn new(terms: &Terms) -> Database {
+        Database {
+            nodes: BTreeMap::new(),
+            shards: vec![Held::default(); terms.shards as usize],
+            lease_ms: terms.lease_ms,
+            ahead_ms: 0,
+            claim_ms: terms.claim_ms,
+            cores: vec![0; terms.cores],
+        }
+    }
+
+    pub(super) fn renew(&mut self, now: u64, node: NodeId, draining: bool) -> ClusterView {
+        self.nodes.insert(node, (draining, now + self.ahead_ms + self.lease_ms));
+        let alive = self.nodes.iter().filter(|(node, _)| self.is_alive(now, **node));
+        let view = |draining| NodeView { address: "".into(), draining };
+        let nodes = alive.map(|(node, (draining, _))| (*node, view(*draining))).collect();
+        ClusterView { nodes, shards: self.shards.clone() }
+    }
+
+    /// The new epoch; none if the shard is not at the old one any more.
+    pub(super) fn claim(&mut self, node: NodeId, shard: ShardId, epoch: Epoch) -> Option<Epoch> {
+        let held = &mut self.shards[shard.0 as usize];
+        if held.epoch != epoch {
+            return None;
+        }
+        *held = Held { epoch: Epoch(epoch.0 + 1), node: Some(node) };
+        Some(held.epoch)
+    }
+
+    /// When a claim and the recovery after it will be done.
+    pub(super) fn work(&mut self, now: u64) -> u64 {
+        let core = self.cores.iter_mut().min().expect("it has a core");
+        *core = now.max(*core) + self.claim_ms;
+        *core
+    }
+
+    pub(super) fn give_up(&mut self, shard: ShardId, epoch: Epoch) {
+        let held = &mut self.shards[shard.0 as usize];
+        if held.epoch == epoch {
+            held.node = None;
+        }
+    }
+
+    pub(super) fn leave(&mut self, node: NodeId) {
+        self.nodes.remove(&node);
+    }
+
+    pub(super) fn held(&self, shard: ShardId) -> Held {
+        self.shards[shard.0 as usize]
+    }
+
+    /// A row that is good for longer than a lease was written before the clock was put back: whoever
+    /// wrote it may be long gone.
+    pub(super) fn is_alive(&self, now: u64, node: NodeId) -> bool {
+        let now = now + self.ahead_ms;
+        let good = now + 1..=now + self.lease_ms;
+        self.nodes.get(&node).is_some_and(|(_, until)| good.contains(until))
+    }
+}
