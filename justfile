@@ -157,6 +157,10 @@ bench-core:
 recovery:
     cargo run --quiet --release -p driftq-sim --bin recovery
 
+# 1 000 shards on 50 nodes that are lost, drain and join; a claim with its recovery is CLAIM_MS of the database, a node has CONNECTIONS under way
+spread CLAIM_MS='20' CONNECTIONS='4':
+    cargo run --quiet --profile sim -p driftq-sim --bin spread -- {{ CLAIM_MS }} {{ CONNECTIONS }}
+
 # Instructions per delivery (callgrind), held by a ratchet
 instructions:
     cargo build --quiet --release -p driftq-sim --bin bench_core
