@@ -28,7 +28,7 @@ contract ENGINE='':
             DRIFTQ_TEST_ENGINE=postgres e2e/with-postgres "${engine#postgres-}" \
                 cargo nextest run -p driftq-server -p driftq-storage -E 'package(driftq-server) | test(postgres)'
             ;;
-        *) DRIFTQ_TEST_ENGINE=$engine cargo nextest run -p driftq-server ;;
+        *) DRIFTQ_TEST_ENGINE=$engine e2e/with-postgres 15 cargo nextest run -p driftq-server ;;
         esac
     done
 

@@ -36,7 +36,12 @@ const RULES: &[Rule] = &[
         uses: &["driftq-core", "driftq-storage", "driftq-checker"],
         tests_use: &[],
     },
-    Rule { name: "driftq-e2e", uses: &["driftq-checker", "driftq-api"], tests_use: &[] },
+    // Its clusters of PostgreSQL are what the engine's traps are tested with.
+    Rule {
+        name: "driftq-e2e",
+        uses: &["driftq-checker", "driftq-api"],
+        tests_use: &["driftq-core", "driftq-storage"],
+    },
     Rule { name: "xtask", uses: &[], tests_use: &[] },
 ];
 

@@ -44,6 +44,9 @@ pub const MARGIN_PART: u64 = 5;
 pub const MARGIN_MS_MIN: u64 = 500;
 /// From one renewal to the next.
 pub const RENEW_MS: u64 = 1_000;
+/// From the first one to the second: before that nothing is claimed, so that nodes which come together see
+/// each other.
+pub const SECOND_LOOK_MS: u64 = 200;
 /// A renewal without an answer for so long has failed: several fit into a lease.
 pub const RENEW_WAIT_MS: u64 = 2_000;
 /// A node that has just come, or come back, takes nobody for lost for so long. If the database was away,
@@ -237,6 +240,7 @@ impl Ownerships {
         self.before = std::mem::replace(&mut self.view, view).nodes;
         if self.renewed_at.replace(asked_at).is_none() {
             self.first_at = asked_at;
+            self.renew_at = self.renew_at.min(asked_at.after(SECOND_LOOK_MS));
         }
         self.wishes = spread(&self.view);
         self.seats.resize_with(self.view.shards.len(), Seat::new);

@@ -120,6 +120,12 @@ impl TokenKeys {
         self
     }
 
+    /// What only nodes of this storage know, and say to each other.
+    pub fn peer_secret(&self) -> String {
+        let secret = blake3::derive_key("driftq peers v1", &self.keys[&self.current]);
+        BASE64URL_NOPAD.encode(&secret)
+    }
+
     /// The text of a token.
     pub fn mint<T: Token>(&self, token: &T) -> String {
         let mut bytes = vec![VERSION, self.current];

@@ -1,11 +1,13 @@
 //! What a server is told.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 pub use driftq_core::Settings;
 use driftq_core::command::CreateTopic;
 use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
+use driftq_core::ownership::NODE_LEASE_MS;
 use driftq_core::{
     Command, Epoch, Input, Output, Pipeline, PipelineConfig, Recovery, Rejection, RetryPolicy,
     SettingsPatch, ShardConfig, Ticket, Timestamp,
@@ -54,9 +56,16 @@ pub struct Config {
     /// How many shards a storage gets when it is made; if nobody says, 64 on PostgreSQL, else one. It keeps
     /// their number.
     pub shards: Option<u32>,
+    /// Where other nodes reach this one; its listener, if nobody says.
+    pub advertise: Option<String>,
+    /// For how long this node counts as alive after it was last heard.
+    pub node_lease_ms: u64,
     /// The build.
     pub commit: &'static str,
 }
+
+/// Shorter, and a pause loses shards; longer, and a loss is noticed late.
+const NODE_LEASE_RANGE_MS: RangeInclusive<u64> = 3_000..=60_000;
 
 /// Each shard is a task with its own rows in memory.
 const SHARDS_MAX: u32 = 1024;
@@ -76,6 +85,8 @@ impl Config {
             min_free_bytes: MIN_FREE_BYTES,
             defaults: Settings::default(),
             shards: None,
+            advertise: None,
+            node_lease_ms: NODE_LEASE_MS,
             commit: "unknown",
         }
     }
@@ -120,6 +131,16 @@ impl Config {
             && !(1..=SHARDS_MAX).contains(&shards)
         {
             fault("storage.shards", format!("{shards} is not within 1 to {SHARDS_MAX}"));
+        }
+        if !NODE_LEASE_RANGE_MS.contains(&self.node_lease_ms) {
+            let (least, most) = NODE_LEASE_RANGE_MS.into_inner();
+            let says = format!("{} is not within {least} to {most}", self.node_lease_ms);
+            fault("cluster.lease_ms", says);
+        }
+        let is_postgres = matches!(self.engine, EngineConfig::Postgres(_));
+        if is_postgres && self.advertise.is_none() && self.listen.ip().is_unspecified() {
+            let says = "is missing: other nodes cannot tell from listen where this one is";
+            fault("cluster.advertise", says.to_owned());
         }
         if let Some(Rejection::Invalid { field, why }) = refused(&self.defaults) {
             fault(&format!("defaults.{field}"), why.to_string());

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use driftq_core::command::CreateTopic;
 use driftq_core::{Command, Reply, SettingsPatch, ShardConfig};
@@ -12,6 +13,7 @@ use driftq_storage::{Engine, Identity, Memory, wall_clock};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::cluster::Joining;
 use crate::config::{Config, EngineConfig};
 use crate::http::{self, About, App, Guard, Listener, Parts, Refusals};
 use crate::metrics::Metrics;
@@ -40,6 +42,9 @@ pub enum StartError {
     Recovery(String),
 }
 
+/// How long a node has to give its shards up to the others. Its database may be in trouble.
+const LEAVE_WITHIN: Duration = Duration::from_secs(15);
+
 /// A server at work.
 pub struct Server {
     address: SocketAddr,
@@ -49,6 +54,10 @@ pub struct Server {
     http: JoinHandle<()>,
     /// What goes on beside requests.
     beside: JoinSet<()>,
+    /// True: it gives its shards up to the others.
+    leaving: watch::Sender<bool>,
+    /// Its part among them, if there are others.
+    member: Option<JoinHandle<()>>,
 }
 
 impl Server {
@@ -58,7 +67,7 @@ impl Server {
         if config.is_open_to_all() {
             return Err(StartError::Open(config.listen));
         }
-        let (engine, identity, about) = open(&config).await?;
+        let Opened { engine, identity, about, postgres } = open(&config).await?;
         let keys = identity.token_keys().expect("looked at when it was opened");
         let shard = ShardConfig {
             shards: identity.shards,
@@ -67,8 +76,16 @@ impl Server {
             value_bytes_max: config.value_bytes,
             ..ShardConfig::default()
         };
+        let failed = |error| StartError::Listen(config.listen, error);
+        let listener =
+            Listener::bind(config.listen, config.limits.connections).await.map_err(failed)?;
+        let address = listener.address().map_err(failed)?;
         let metrics = Arc::new(Metrics::default());
-        let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics);
+        let (leaving, is_leaving) = watch::channel(false);
+        let mut joining = postgres.map(|postgres| Joining::new(postgres, &config, address));
+        let among = joining.as_mut().map(Joining::among);
+        let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics, among);
+        let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));
         if let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
         }
@@ -83,10 +100,6 @@ impl Server {
         // Before the first request.
         space.look().await;
         beside.spawn(space.run());
-        let failed = |error| StartError::Listen(config.listen, error);
-        let listener =
-            Listener::bind(config.listen, config.limits.connections).await.map_err(failed)?;
-        let address = listener.address().map_err(failed)?;
         let (draining, is_draining) = watch::channel(false);
         let guard = Guard {
             api_key: config.api_key,
@@ -106,7 +119,7 @@ impl Server {
         });
         beside.spawn(refusals.tell());
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
-        Ok(Server { address, node, shards, draining, http, beside })
+        Ok(Server { address, node, shards, draining, http, beside, leaving, member })
     }
 
     /// Where it listens.
@@ -135,6 +148,11 @@ impl Server {
 
     /// Takes nothing new, lets what is under way end, commits what was decided.
     pub async fn stop(mut self) {
+        self.leaving.send_replace(true);
+        if let Some(member) = self.member {
+            // First, so that what comes meanwhile is passed on, and no other node's stream is cut.
+            let _ended = tokio::time::timeout(LEAVE_WITHIN, member).await;
+        }
         self.draining.send_replace(true);
         // It does not panic; if it did, there is nothing left to wait for.
         let _ended = self.http.await;
@@ -143,28 +161,36 @@ impl Server {
     }
 }
 
-async fn open(config: &Config) -> Result<(Arc<dyn Engine>, Identity, About), StartError> {
+struct Opened {
+    engine: Arc<dyn Engine>,
+    identity: Identity,
+    about: About,
+    /// The engine, if other nodes use it too.
+    postgres: Option<Arc<Postgres>>,
+}
+
+async fn open(config: &Config) -> Result<Opened, StartError> {
     let started_at = driftq_api::Time(wall_clock().0);
     let commit = config.commit;
+    let about = |engine, durability| About { engine, durability, started_at, commit };
     Ok(match &config.engine {
-        EngineConfig::Memory => {
-            let durability = "none: everything is in memory";
-            let about = About { engine: "memory", durability, started_at, commit };
-            (Arc::new(Memory::new(wall_clock)), Identity::random(config.shards.unwrap_or(1)), about)
-        }
+        EngineConfig::Memory => Opened {
+            engine: Arc::new(Memory::new(wall_clock)),
+            identity: Identity::random(config.shards.unwrap_or(1)),
+            about: about("memory", "none: everything is in memory"),
+            postgres: None,
+        },
         EngineConfig::Sqlite(directory) => {
             let engine = Sqlite::open(directory, config.shards)?;
             let identity = engine.identity().clone();
-            let durability = "fsync before every acknowledgement";
-            let about = About { engine: "sqlite", durability, started_at, commit };
-            (Arc::new(engine), identity, about)
+            let about = about("sqlite", "fsync before every acknowledgement");
+            Opened { engine: Arc::new(engine), identity, about, postgres: None }
         }
         EngineConfig::Postgres(url) => {
-            let engine = Postgres::open(url, config.shards).await?;
+            let engine = Arc::new(Postgres::open(url, config.shards).await?);
             let identity = engine.identity().clone();
-            let durability = engine.durability();
-            let about = About { engine: "postgres", durability, started_at, commit };
-            (Arc::new(engine), identity, about)
+            let about = about("postgres", engine.durability());
+            Opened { engine: engine.clone(), identity, about, postgres: Some(engine) }
         }
     })
 }

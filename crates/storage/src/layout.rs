@@ -59,6 +59,7 @@ impl Layout {
     }
 
     /// Bodies are text that people may read.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn is_text(&self) -> bool {
         self.body != Body::Packed
     }

@@ -22,11 +22,11 @@ pub(crate) fn command(program: &OsStr, command: impl Fn(&OsStr) -> Command) -> C
     command
 }
 
-/// Gives a directory to that account.
-pub(crate) fn own(directory: &Path) -> anyhow::Result<()> {
+/// Gives a directory or a file to that account.
+pub(crate) fn own(path: &Path) -> anyhow::Result<()> {
     if is_root() {
         let mut chown = Command::new("chown");
-        let given = chown.arg(format!("{USER}:{USER}")).arg(directory).status()?;
+        let given = chown.arg(format!("{USER}:{USER}")).arg(path).status()?;
         ensure!(given.success(), "PostgreSQL refuses to run as root, and there is no user {USER}");
     }
     Ok(())

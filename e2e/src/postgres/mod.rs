@@ -8,7 +8,8 @@ pub(crate) mod pid_file;
 pub(crate) mod psql;
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -127,6 +128,14 @@ impl Cluster {
     /// Runs statements with `psql` and returns their rows, fields divided by `|`.
     pub async fn sql(&self, statements: &str) -> anyhow::Result<String> {
         psql::ask(&binaries::psql(&self.binaries), &self.socket_url(), statements).await
+    }
+
+    /// Puts a copy of a file, for its eyes only, into its data directory.
+    pub fn give(&self, file: &Path, name: &str) -> anyhow::Result<()> {
+        let copy = self.data().join(name);
+        std::fs::copy(file, &copy)?;
+        std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))?;
+        account::own(&copy)
     }
 
     /// Stops it.

@@ -50,6 +50,8 @@ pub(crate) const KEYS: &[Key] = &[
     key("limits.connections", "COUNT", "Connections at a time", |t| &mut t.server.limits.connections),
     key("storage.min_free_bytes", "BYTES", "Disk space to leave free: with less, nothing new is stored", |t| &mut t.server.min_free_bytes),
     key("storage.shards", "COUNT|none", "Shards that a new storage gets, for good; none is 64 on postgres, else one", |t| &mut t.server.shards),
+    key("cluster.advertise", "URL|none", "Where other nodes on the same database reach this one; none is the listener", |t| &mut t.server.advertise),
+    key("cluster.lease_ms", "MS", "A node that is not heard for so long loses its shards", |t| &mut t.server.node_lease_ms),
     key("defaults.profile", "v1|none", "Other defaults to begin with: v1 has those of the first contract", |t| &mut t.defaults),
     key("defaults.lease_ms", "MS", "The lease of consumers that name none", |t| &mut t.defaults.settings.lease_ms),
     key("defaults.max_in_flight", "COUNT", "Leased at a time per group and partition", |t| &mut t.defaults.settings.max_in_flight),

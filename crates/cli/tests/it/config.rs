@@ -53,6 +53,7 @@ fn a_profile_changes_what_nobody_gave() {
     Stage::alone().check(&expect![[r#"
         $ printf '[defaults]\nprofile = "v1"\nmax_in_flight = 7\n' > driftq.toml
         $ driftq config | grep -E 'profile|lease_ms|in_flight|retention_ms'
+        cluster.lease_ms  10000  default
         defaults.profile  v1  driftq.toml:2
         defaults.lease_ms  2000  profile v1
         defaults.max_in_flight  7  driftq.toml:3
@@ -66,6 +67,7 @@ fn a_profile_changes_what_nobody_gave() {
         defaults.dedupe_ttl_ms  600000  profile v1
         defaults.effect_ttl_ms  600000  profile v1
         $ driftq config --profile none | grep -E 'profile|lease_ms|in_flight'
+        cluster.lease_ms  10000  default
         defaults.profile  none  --profile
         defaults.lease_ms  30000  default
         defaults.max_in_flight  7  driftq.toml:3

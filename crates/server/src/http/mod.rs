@@ -17,6 +17,7 @@ mod groups;
 mod guard;
 mod health;
 mod input;
+mod internal;
 mod openapi;
 mod outcome;
 mod pages;
@@ -164,6 +165,7 @@ fn routes() -> OpenApiRouter<App> {
 pub fn router(app: App) -> Router {
     let (router, _) = routes().split_for_parts();
     router
+        .merge(internal::router(&app))
         .fallback(no_route)
         .layer(tower_http::catch_panic::CatchPanicLayer::custom(guard::panicked))
         .layer(axum::middleware::from_fn_with_state(app.clone(), guard::guard))

@@ -9,7 +9,10 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::{App, unexpected};
-use crate::node::{Deliveries, Given, Node};
+use crate::node::{Deliveries, Given, Handed, Node};
+
+/// The wait before a consumer whose shard was lost looks for it again.
+const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
 
 /// A consumer that takes part. Dropped, it leaves, and what the client never saw goes back.
 pub(crate) struct Connection {
@@ -18,6 +21,9 @@ pub(crate) struct Connection {
     session: Session,
     deliveries: Deliveries,
     began: Instant,
+    /// Said again where the shard has gone.
+    join: Join,
+    is_dismissed: bool,
 }
 
 impl Connection {
@@ -32,12 +38,13 @@ impl Connection {
         let join = join(consumer);
         let shard = app.node.shard_of(&join.name);
         let mut leaving = Leaving { node: app.node.clone(), shard, consumer: Some(consumer) };
-        let (answered, deliveries) = app.node.join(join).await?;
+        let (answered, deliveries) = app.node.join(join.clone()).await?;
         let Reply::Joined { .. } = answered? else { return Err(unexpected()) };
         leaving.consumer = None;
         let session = session(consumer, Timestamp(0));
         let node = app.node.clone();
-        Ok(Connection { node, shard, session, deliveries, began: Instant::now() })
+        let (began, is_dismissed) = (Instant::now(), false);
+        Ok(Connection { node, shard, session, deliveries, began, join, is_dismissed })
     }
 
     fn now(&self) -> Timestamp {
@@ -74,8 +81,8 @@ impl Connection {
 
     /// Waits for something to come, but not for ever.
     pub(crate) async fn wait_for_some(&mut self, most: Duration) {
-        if let Ok(Some(deliveries)) = tokio::time::timeout(most, self.deliveries.recv()).await {
-            self.deliver(deliveries);
+        if let Ok(Some(handed)) = tokio::time::timeout(most, self.deliveries.recv()).await {
+            self.take(handed);
         }
     }
 
@@ -96,18 +103,44 @@ impl Connection {
     async fn wait(&mut self) -> bool {
         let until = self.session.next_deadline().since(self.now());
         tokio::select! {
-            deliveries = self.deliveries.recv() => match deliveries {
-                Some(deliveries) => self.deliver(deliveries),
-                None => return false,
+            handed = self.deliveries.recv() => match handed {
+                Some(handed) => self.take(handed),
+                None if self.is_dismissed => return false,
+                None => return self.follow().await,
             },
             () = tokio::time::sleep(Duration::from_millis(until)) => {}
         }
         true
     }
 
+    /// Joins where the shard is served by now. False: it has nothing to come back to.
+    async fn follow(&mut self) -> bool {
+        if !self.node.is_among_others() {
+            return false;
+        }
+        match self.node.join(self.join.clone()).await {
+            Ok((Ok(_), deliveries)) => {
+                self.deliveries = deliveries;
+                true
+            }
+            Ok((Err(_), _)) => false,
+            Err(_) => {
+                tokio::time::sleep(FOLLOW_AGAIN).await;
+                true
+            }
+        }
+    }
+
     fn take_what_came(&mut self) {
-        while let Ok(deliveries) = self.deliveries.try_recv() {
-            self.deliver(deliveries);
+        while let Ok(handed) = self.deliveries.try_recv() {
+            self.take(handed);
+        }
+    }
+
+    fn take(&mut self, handed: Handed) {
+        match handed {
+            Handed::Given(given) => self.deliver(given),
+            Handed::Dismissed => self.is_dismissed = true,
         }
     }
 

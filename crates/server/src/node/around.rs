@@ -13,8 +13,7 @@ impl Node {
         let Place::Shard(shard) = command.place(self.shards()) else { return };
         for produce in command.produces() {
             for name in produce.beyond(shard, self.shards()) {
-                let Ok(call) = self.send(Command::ViewTopic(name)) else { continue };
-                match call.answered().await {
+                match self.decide(Command::ViewTopic(name)).await {
                     Ok(Err(Rejection::NotFound(Missing::Topic))) => {
                         produce.seen = Some(Seen::Absent);
                         break;
@@ -31,7 +30,7 @@ impl Node {
     /// Asks the shard that another one has named. It answers for itself: there is no third.
     pub(super) async fn follow(&self, answered: Answered) -> Result<Answered, Lost> {
         match answered {
-            Ok(Reply::Elsewhere(ask)) => self.send(*ask)?.answered().await,
+            Ok(Reply::Elsewhere(ask)) => self.decide(*ask).await,
             answered => Ok(answered),
         }
     }

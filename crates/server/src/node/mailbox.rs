@@ -1,27 +1,47 @@
 //! The way to a shard's task.
 
 use driftq_core::change::Delivery;
-use driftq_core::command::Join;
+use driftq_core::command::{Hold, Join};
 use driftq_core::{Answered, Command};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Lost;
 
-/// What a consumer is given, by batch. As long as its credit, so it needs no bound of its own.
-pub type Deliveries = mpsc::UnboundedReceiver<Given>;
+/// What a consumer is handed, by batch. As long as its credit, so it needs no bound of its own. Where it ends
+/// without a word, the shard was lost.
+pub(crate) type Deliveries = mpsc::UnboundedReceiver<Handed>;
+
+/// What a consumer is handed.
+pub(crate) enum Handed {
+    /// By one batch.
+    Given(Given),
+    /// It is to go, and not to come again: its group is gone.
+    Dismissed,
+}
+
+impl Handed {
+    /// What must go back if nobody sees it.
+    pub(crate) fn holds(&self) -> impl Iterator<Item = Hold> {
+        let given = match self {
+            Handed::Given(given) => given.as_slice(),
+            Handed::Dismissed => &[],
+        };
+        given.iter().map(|delivery| delivery.hold)
+    }
+}
 
 /// What one batch gave a consumer. Boxed as the core made them.
-pub type Given = Vec<Box<Delivery>>;
+pub(crate) type Given = Vec<Box<Delivery>>;
 
 /// The other end.
-pub(super) type Deliver = mpsc::UnboundedSender<Given>;
+pub(crate) type Deliver = mpsc::UnboundedSender<Handed>;
 
 /// Where an answer goes.
-pub(super) type Answer = oneshot::Sender<Result<Answered, Lost>>;
+pub(crate) type Answer = oneshot::Sender<Result<Answered, Lost>>;
 
 /// An answer on its way. It may be lost with the shard.
-pub(super) struct Call(oneshot::Receiver<Result<Answered, Lost>>);
+pub(super) struct Call(pub(super) oneshot::Receiver<Result<Answered, Lost>>);
 
 impl Call {
     pub(super) async fn answered(self) -> Result<Answered, Lost> {

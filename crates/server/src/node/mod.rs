@@ -1,140 +1,204 @@
-//! A node: the shards it serves, and the way to them.
+//! A node: the shards it serves, and the way to all of them.
 //!
-//! One task per shard performs what the core's pipeline says. Callers reach it through a mailbox; a call
-//! that is not answered is *unknown*: the shard was lost between taking it and its commit.
+//! One task per shard performs what the core's pipeline says, while it is told to serve. Callers reach it
+//! through a mailbox; a call that is not answered is *unknown*: the shard was lost between taking it and its
+//! commit.
 
 mod around;
 mod awaited;
 mod lost;
 mod mailbox;
+mod orders;
+mod peers;
 mod shard_task;
 mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use driftq_core::command::{GroupName, Join};
 use driftq_core::placement::{Place, together};
-use driftq_core::{Answered, Command, ConsumerId, ShardConfig, ShardId, TokenKeys};
+use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardConfig, ShardId, TokenKeys};
 use driftq_storage::Engine;
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use awaited::{Awaited, Waiting};
 
 pub use lost::Lost;
-pub use mailbox::{Deliveries, Given};
+pub(crate) use mailbox::{Answer, Deliver, Deliveries, Given, Handed};
 pub use status::Status;
 
+use crate::cluster::{Client, Routes, Seat};
 use crate::metrics::Metrics;
-use mailbox::{Call, Mail, Mailbox};
+use mailbox::{Mail, Mailbox};
+use peers::{Others, Peers};
+
+pub(crate) use orders::{Order, Told};
 
 /// Calls that may wait for the shard; more are refused as overload.
 const CALLS_MAX: usize = 65_536;
 
-/// The shards of this node: all of them.
+/// Calls whose shard moves are held for so long, in the hope that it is served again.
+const HELD: Duration = Duration::from_secs(3);
+/// How long a start waits for all shards to be served somewhere.
+const WHOLE_WITHIN: Duration = Duration::from_secs(15);
+/// How often they look, if nothing is heard.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The shards, and the way to them.
 #[derive(Clone)]
 pub struct Node {
-    shards: Arc<[Shard]>,
+    peers: Peers,
+    statuses: Arc<[watch::Receiver<Status>]>,
     consumers: Arc<AtomicU64>,
     keys: Arc<TokenKeys>,
     awaited: Awaited,
 }
 
-/// The way to one shard, and how it is.
-struct Shard {
-    mailbox: Mailbox,
-    status: watch::Receiver<Status>,
-}
-
 /// The tasks that serve the shards.
 pub struct ShardTasks {
-    stop: watch::Sender<bool>,
+    orders: Vec<watch::Sender<Told>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl ShardTasks {
     /// Lets what is decided be committed and released, then ends.
     pub async fn stop(self) {
-        self.stop.send_replace(true);
+        for orders in &self.orders {
+            orders.send_modify(|told| *told = told.then(Order::Stop));
+        }
         for task in self.tasks {
             // It does not panic; if it did, there is nothing left to wait for.
             let _ended = task.await;
         }
     }
+
+    /// What each shard's task is told.
+    pub(crate) fn orders(&self) -> Vec<watch::Sender<Told>> {
+        self.orders.clone()
+    }
+}
+
+/// A node among others: its seat, and where shards are served.
+pub(crate) struct Among {
+    pub(crate) seat: Seat,
+    pub(crate) routes: watch::Receiver<Routes>,
 }
 
 impl Node {
-    /// Serves the shards of an engine. `config` is that of each but for its number.
-    pub fn start(
+    /// Serves the shards of an engine: all of them, or those it is told to. `config` is that of each but for
+    /// its number.
+    pub(crate) fn start(
         engine: Arc<dyn Engine>,
         config: &ShardConfig,
         keys: TokenKeys,
         metrics: &Arc<Metrics>,
+        among: Option<Among>,
     ) -> (Node, ShardTasks) {
-        let (stop, stopped) = watch::channel(false);
         let awaited = Awaited::default();
+        let (seat, routes) = among.map(|Among { seat, routes }| (seat, routes)).unzip();
+        let (order, status) = match seat {
+            Some(_) => (Order::Nothing, Status::Elsewhere),
+            None => (Order::Always, Status::Starting),
+        };
         let numbers = (0..config.shards.max(1)).map(ShardId);
         let (mailboxes, inboxes): (Vec<Mailbox>, Vec<Inbox>) = numbers
             .clone()
             .map(|_| mpsc::channel(CALLS_MAX))
             .map(|(send, receive)| (Mailbox::new(send), receive))
             .unzip();
-        let (mut shards, mut tasks) = (Vec::new(), Vec::new());
-        for (number, inbox) in numbers.zip(inboxes) {
-            let (status, seen) = watch::channel(Status::Starting);
-            let mailbox = mailboxes[number.0 as usize].clone();
+        let others =
+            routes.map(|routes| Others { routes, client: Client::new(keys.peer_secret()) });
+        let peers = Peers::new(mailboxes.clone(), others);
+        let (mut statuses, mut all_orders, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        for ((number, inbox), mailbox) in numbers.zip(inboxes).zip(mailboxes) {
+            let (status, seen) = watch::channel(status.clone());
+            let (orders, told) = watch::channel(Told::first(order));
             let task = shard_task::ShardTask {
                 engine: engine.clone(),
                 config: ShardConfig { shard: number, ..config.clone() },
-                mailbox: mailbox.clone(),
-                peers: mailboxes.clone(),
+                mailbox,
+                peers: peers.clone(),
                 inbox,
                 status,
-                stop: stopped.clone(),
+                orders: told,
                 metrics: metrics.clone(),
                 awaited: awaited.clone(),
+                seat: seat.clone(),
             };
-            shards.push(Shard { mailbox, status: seen });
+            statuses.push(seen);
+            all_orders.push(orders);
             tasks.push(tokio::spawn(task.run()));
         }
         let consumers = Arc::new(AtomicU64::new(0));
-        let node = Node { shards: shards.into(), consumers, keys: Arc::new(keys), awaited };
-        (node, ShardTasks { stop, tasks })
+        let node =
+            Node { peers, statuses: statuses.into(), consumers, keys: Arc::new(keys), awaited };
+        (node, ShardTasks { orders: all_orders, tasks })
     }
 
     /// How many shards there are.
     pub fn shards(&self) -> u32 {
-        self.shards.len() as u32
+        self.peers.count()
     }
 
-    fn mailbox(&self, shard: ShardId) -> &Mailbox {
-        // A number from a token or an id may be of another storage: the core says that it knows nothing.
-        &self.shards.get(shard.0 as usize).unwrap_or(&self.shards[0]).mailbox
-    }
-
-    fn send(&self, command: Command) -> Result<Call, Lost> {
+    /// The shard that decides a command.
+    fn place(&self, command: &Command) -> ShardId {
         if self.shards() == 1 {
-            return self.mailbox(ShardId(0)).call(command);
+            return ShardId(0);
         }
         match command.place(self.shards()) {
-            Place::Shard(shard) => self.mailbox(shard).call(command),
-            Place::Every | Place::Known => self.mailbox(ShardId(0)).call(command),
+            Place::Shard(shard) => shard,
+            Place::Every | Place::Known => ShardId(0),
         }
+    }
+
+    /// Does `ask` until it is heard: what nobody took, because its shard moves, is tried again for a while.
+    async fn until_heard<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, Lost>
+    where
+        F: Future<Output = Result<T, Lost>>,
+    {
+        let Some(mut routes) = self.peers.routes() else { return ask().await };
+        let began = Instant::now();
+        loop {
+            routes.mark_unchanged();
+            let answered = ask().await;
+            if !matches!(answered, Err(Lost::NotServing)) || began.elapsed() >= HELD {
+                return answered;
+            }
+            // Either way it looks again.
+            let _moved = tokio::time::timeout(LOOK, routes.changed()).await;
+        }
+    }
+
+    async fn decide_at(&self, shard: ShardId, command: Command) -> Result<Answered, Lost> {
+        if self.peers.routes().is_none() {
+            return self.peers.call(shard, command)?.answered().await;
+        }
+        let ask = || async { self.peers.call(shard, command.clone())?.answered().await };
+        self.until_heard(ask).await
+    }
+
+    async fn decide(&self, command: Command) -> Result<Answered, Lost> {
+        self.decide_at(self.place(&command), command).await
     }
 
     /// Has a command decided, and waits until the answer may be shown.
     pub async fn call(&self, mut command: Command) -> Result<Answered, Lost> {
         if self.shards() == 1 {
-            return self.send(command)?.answered().await;
+            return self.decide(command).await;
         }
         if command.place(self.shards()) != Place::Every {
             self.look_around(&mut command).await;
-            return self.follow(self.send(command)?.answered().await?).await;
+            return self.follow(self.decide(command).await?).await;
         }
-        let mut replies = Vec::with_capacity(self.shards.len());
-        for shard in &*self.shards {
-            match shard.mailbox.call(command.clone())?.answered().await? {
+        let every = (0..self.shards()).map(|shard| self.decide_at(ShardId(shard), command.clone()));
+        let mut replies = Vec::with_capacity(self.shards() as usize);
+        for answered in join_all(every).await {
+            match answered? {
                 Ok(reply) => replies.push(reply),
                 Err(rejection) => return Ok(Err(rejection)),
             }
@@ -149,14 +213,22 @@ impl Node {
                 self.look_around(command).await;
             }
         }
-        let sent: Vec<_> = commands.into_iter().map(|command| self.send(command)).collect();
+        // Those that nobody takes are sent again, in their order.
+        let kept = self.peers.routes().map(|_| commands.clone());
+        let send = |command| self.peers.call(self.place(&command), command);
+        let sent: Vec<_> = commands.into_iter().map(send).collect();
         let mut answers = Vec::with_capacity(sent.len());
-        for call in sent {
-            answers.push(match call {
-                Ok(call) => match call.answered().await {
-                    Ok(answered) => self.follow(answered).await,
-                    Err(lost) => Err(lost),
-                },
+        for (at, call) in sent.into_iter().enumerate() {
+            let answered = match call {
+                Ok(call) => call.answered().await,
+                Err(lost) => Err(lost),
+            };
+            let answered = match (&kept, answered) {
+                (Some(kept), Err(Lost::NotServing)) => self.decide(kept[at].clone()).await,
+                (_, answered) => answered,
+            };
+            answers.push(match answered {
+                Ok(answered) => self.follow(answered).await,
                 Err(lost) => Err(lost),
             });
         }
@@ -175,33 +247,72 @@ impl Node {
 
     /// Lets a consumer take part. What it is given comes through the second; it ends when the consumer is
     /// dismissed or the shard is lost.
-    pub async fn join(&self, join: Join) -> Result<(Answered, Deliveries), Lost> {
-        let (call, deliveries) = self.mailbox(self.shard_of(&join.name)).join(join)?;
+    pub(crate) async fn join(&self, join: Join) -> Result<(Answered, Deliveries), Lost> {
+        let shard = self.shard_of(&join.name);
+        let ask = || async {
+            let (call, deliveries) = self.peers.join(shard, join.clone())?;
+            Ok((call.answered().await?, deliveries))
+        };
+        self.until_heard(ask).await
+    }
+
+    /// Whether this process serves a shard under this epoch.
+    pub(crate) fn serves(&self, shard: ShardId, epoch: Epoch) -> bool {
+        self.peers.serves(shard, epoch)
+    }
+
+    /// Whether shards may be served by others tomorrow.
+    pub(crate) fn is_among_others(&self) -> bool {
+        self.peers.routes().is_some()
+    }
+
+    /// Has a command decided by a shard of this process.
+    pub(crate) async fn call_here(
+        &self,
+        shard: ShardId,
+        command: Command,
+    ) -> Result<Answered, Lost> {
+        self.peers.here(shard).call(command)?.answered().await
+    }
+
+    /// Lets a consumer take part in a shard of this process.
+    pub(crate) async fn join_here(
+        &self,
+        shard: ShardId,
+        join: Join,
+    ) -> Result<(Answered, Deliveries), Lost> {
+        let (call, deliveries) = self.peers.here(shard).join(join)?;
         Ok((call.answered().await?, deliveries))
     }
 
     /// Tells a shard something nobody waits for. If the shard is gone, so is what this was about.
     pub fn tell(&self, shard: ShardId, command: Command) {
-        self.mailbox(shard).tell(command);
+        self.peers.tell(shard, command);
     }
 
-    /// Tells every shard.
+    /// Tells every shard that is served here.
     pub fn tell_every(&self, command: &Command) {
-        for shard in &*self.shards {
-            shard.mailbox.tell(command.clone());
-        }
+        self.peers.tell_here(command);
     }
 
-    /// How the shards are: as the first that does not serve, if there is one.
+    /// How the shards are that are served here: as the first that does not serve, if there is one.
     pub fn status(&self) -> Status {
-        let all = self.shards.iter().map(|shard| shard.status.borrow().clone());
+        if self.peers.routes().is_some_and(|routes| !routes.borrow().is_known()) {
+            return Status::Starting;
+        }
+        let all = self.statuses.iter().map(|status| status.borrow().clone());
         all.reduce(Status::worse).unwrap_or(Status::Stopped)
     }
 
-    /// Waits until every shard serves, or one will not.
+    /// Waits until every shard serves, or one will not. Among others it may be somewhere else, and is not
+    /// waited for long: they may be in trouble.
     pub async fn until_decided(&self) -> Status {
-        for shard in &*self.shards {
-            let mut status = shard.status.clone();
+        if let Some(mut routes) = self.peers.routes() {
+            let whole = routes.wait_for(Routes::is_whole);
+            let _whole = tokio::time::timeout(WHOLE_WITHIN, whole).await;
+        }
+        for status in &*self.statuses {
+            let mut status = status.clone();
             if status.wait_for(|status| !matches!(status, Status::Starting)).await.is_err() {
                 return Status::Stopped;
             }

@@ -1,4 +1,4 @@
-//! One shard at work: recover, then perform what the pipeline says, until told to stop.
+//! One shard at work: claim and recover it when told to, then perform what the pipeline says.
 //!
 //! 1. Commits are handed to the engine in the order they were decided.
 //! 2. When a commit or a read fails, this copy of the shard is dropped with everything that waits for it
@@ -13,11 +13,12 @@ use std::time::Duration;
 
 use driftq_core::change::Effect;
 use driftq_core::command::Arrive;
+use driftq_core::ownership::Event;
 use driftq_core::{
-    BatchNo, Clock, Command, ConsumerId, Damaged, Input, Output, Pipeline, PipelineConfig, ReadId,
-    Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
+    BatchNo, Clock, Command, ConsumerId, Damaged, Epoch, Input, Output, Pipeline, PipelineConfig,
+    ReadId, Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
 };
-use driftq_storage::{Engine, EngineError, Ownership, RecoverError, recover};
+use driftq_storage::{Engine, EngineError, Ownership, RecoverError, read_back};
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -25,8 +26,10 @@ use tokio::time::Instant;
 use crate::metrics::Metrics;
 
 use super::awaited::Awaited;
-use super::mailbox::{Answer, Deliver, Mail, Mailbox};
-use super::{Given, Inbox, Status};
+use super::mailbox::{Answer, Deliver, Handed, Mail, Mailbox};
+use super::orders::{Order, Serve, Told};
+use super::peers::Peers;
+use super::{Given, Inbox, Seat, Status};
 
 /// The wait before a shard that was lost is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(250);
@@ -43,40 +46,37 @@ pub(super) struct ShardTask {
     pub(super) mailbox: Mailbox,
     pub(super) inbox: Inbox,
     pub(super) status: watch::Sender<Status>,
-    pub(super) stop: watch::Receiver<bool>,
+    pub(super) orders: watch::Receiver<Told>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) awaited: Awaited,
     /// The way to every shard.
-    pub(super) peers: Vec<Mailbox>,
+    pub(super) peers: Peers,
+    /// The others, if there are any.
+    pub(super) seat: Option<Seat>,
 }
 
 /// Why a copy of the shard was dropped.
 enum Over {
-    Stopped,
+    Ended,
+    Dropped,
     Engine(EngineError),
     Damaged(Damaged),
 }
 
 impl ShardTask {
-    /// Serves until told to stop.
+    /// Does as it is told, until told to stop.
     pub(super) async fn run(mut self) {
-        let engine = self.engine.clone();
         let began = Instant::now();
-        while !*self.stop.borrow() {
-            match recover(&*engine, self.config.clone()).await {
-                Ok((ownership, now, recovered)) => {
-                    let clock = Clock::new(recovered.now, now, ms_since(began));
-                    let start = clock.now(ms_since(began));
-                    let config = PipelineConfig::default();
-                    let pipeline = Pipeline::new(recovered, ownership.epoch, start, config);
-                    let serving = Serving::new(&*engine, ownership, pipeline, clock, began, &self);
-                    let over = serving.run(&mut self).await;
-                    self.say(&over);
-                }
-                Err(RecoverError::Engine(error)) => self.say(&Over::Engine(error)),
-                Err(RecoverError::Damaged(damaged)) => self.say(&Over::Damaged(damaged)),
+        loop {
+            let told = *self.orders.borrow_and_update();
+            match told.order {
+                Order::Stop => break,
+                Order::Nothing => {}
+                Order::GiveUp(epoch) => self.give_up(epoch).await,
+                Order::Always => self.serve(told, None, began).await,
+                Order::Claim(epoch) => self.serve(told, Some(epoch), began).await,
             }
-            self.refuse_while_lost().await;
+            self.refuse_until_told(told).await;
         }
         self.status.send_replace(Status::Stopped);
         self.inbox.close();
@@ -85,9 +85,73 @@ impl ShardTask {
         }
     }
 
+    /// Serves a copy of the shard from its claim to its loss.
+    async fn serve(&mut self, told: Told, epoch: Option<Epoch>, began: Instant) {
+        let engine = self.engine.clone();
+        let (ownership, now, recovered) = match self.recover(epoch).await {
+            Ok(recovered) => recovered,
+            Err(error) => {
+                self.say(&match error {
+                    RecoverError::Engine(error) => Over::Engine(error),
+                    RecoverError::Damaged(damaged) => Over::Damaged(damaged),
+                });
+                self.report(Event::ClaimFailed(self.config.shard));
+                return;
+            }
+        };
+        let (shard, epoch) = (self.config.shard, ownership.epoch);
+        self.report(Event::Claimed { shard, epoch });
+        let clock = Clock::new(recovered.now, now, ms_since(began));
+        let start = clock.now(ms_since(began));
+        let pipeline = Pipeline::new(recovered, epoch, start, PipelineConfig::default());
+        let serving = Serving::new(&*engine, ownership, pipeline, clock, began, self);
+        let over = serving.run(told, self).await;
+        self.say(&over);
+        let fenced = match over {
+            Over::Ended | Over::Dropped => return,
+            Over::Engine(EngineError::Fenced) => true,
+            Over::Engine(EngineError::Unknown(_)) | Over::Damaged(_) => false,
+        };
+        self.report(Event::Lost { shard, epoch, fenced });
+    }
+
+    async fn recover(
+        &self,
+        epoch: Option<Epoch>,
+    ) -> Result<(Ownership, Timestamp, Recovered), RecoverError> {
+        let shard = self.config.shard;
+        let (ownership, now) = match (&self.seat, epoch) {
+            (Some(seat), Some(epoch)) => seat.postgres.claim_as(seat.node, shard, epoch).await?,
+            (_, _) => self.engine.claim(shard).await?,
+        };
+        let recovered = read_back(&*self.engine, ownership, self.config.clone()).await?;
+        Ok((ownership, now, recovered))
+    }
+
+    /// Says that nobody serves the shard. If it is not heard, the next view shows that, and it is said again.
+    async fn give_up(&self, epoch: Epoch) {
+        let shard = self.config.shard;
+        if let Some(seat) = &self.seat
+            && let Err(error) = seat.postgres.give_up(Ownership { shard, epoch }).await
+        {
+            tracing::warn!(%shard, why = %error, "the others were not told that the shard is given up");
+        }
+        self.report(Event::GivenUp(shard));
+    }
+
+    fn report(&self, event: Event) {
+        if let Some(seat) = &self.seat {
+            // Gone when the process ends.
+            let _gone = seat.events.send(event);
+        }
+    }
+
     fn say(&self, over: &Over) {
+        let elsewhere = || drop(self.status.send_replace(Status::Elsewhere));
         let why = match over {
-            Over::Stopped => return,
+            Over::Ended | Over::Dropped => return elsewhere(),
+            // One of many was quicker: it is served there.
+            Over::Engine(EngineError::Fenced) if self.seat.is_some() => return elsewhere(),
             Over::Engine(error) => error.to_string(),
             Over::Damaged(damaged) => damaged.to_string(),
         };
@@ -97,13 +161,14 @@ impl ShardTask {
     }
 
     /// Who calls while nothing serves is told so by the end of its call.
-    async fn refuse_while_lost(&mut self) {
+    async fn refuse_until_told(&mut self, told: Told) {
         let again = tokio::time::sleep(CLAIM_AGAIN);
         tokio::pin!(again);
-        loop {
+        // It may have been seen while the shard was served.
+        while *self.orders.borrow() == told {
             tokio::select! {
-                () = &mut again => return,
-                _ = self.stop.changed() => return,
+                () = &mut again, if told.order == Order::Always => return,
+                _ = self.orders.changed() => {}
                 mail = self.inbox.recv() => match mail {
                     Some(mail) => mail.refuse(),
                     None => return,
@@ -135,7 +200,7 @@ struct Serving<'a> {
     begun: VecDeque<Instant>,
     metrics: Arc<Metrics>,
     awaited: Awaited,
-    peers: Vec<Mailbox>,
+    peers: Peers,
 }
 
 impl<'a> Serving<'a> {
@@ -170,16 +235,20 @@ impl<'a> Serving<'a> {
         self.clock.now(ms_since(self.began))
     }
 
-    async fn run(mut self, task: &mut ShardTask) -> Over {
+    async fn run(mut self, told: Told, task: &mut ShardTask) -> Over {
         task.status.send_replace(Status::Serving { lead_ms: self.clock.lead_ms() });
         let mut mail = Vec::new();
         loop {
             if let Err(over) = self.turn(&task.mailbox) {
                 return over;
             }
-            let is_stopping = *task.stop.borrow();
+            let is_stopping = match task.orders.borrow().to_server(told.number) {
+                Serve::On => false,
+                Serve::End => true,
+                Serve::Drop => return Over::Dropped,
+            };
             if is_stopping && self.commits.is_empty() && self.reads.is_empty() {
-                return Over::Stopped;
+                return Over::Ended;
             }
             let deadline = self.pipeline.next_deadline();
             let until = deadline.map(|at| Duration::from_millis(at.since(self.now())));
@@ -198,12 +267,12 @@ impl<'a> Serving<'a> {
                 },
                 count = task.inbox.recv_many(&mut mail, MAIL_MAX), if !is_stopping => {
                     if count == 0 {
-                        return Over::Stopped;
+                        return Over::Ended;
                     }
                     mail.drain(..).for_each(|mail| self.take(mail));
                 }
                 () = tokio::time::sleep(until.unwrap_or_default()), if until.is_some() && !is_stopping => {}
-                _ = task.stop.changed() => {}
+                _ = task.orders.changed() => {}
             }
         }
     }
@@ -261,8 +330,7 @@ impl<'a> Serving<'a> {
 
     /// Has another shard take messages. If it does not answer, the core sends them again.
     fn carry(&self, target: ShardId, arrive: Box<Arrive>, back: &Mailbox) {
-        let Some(peer) = self.peers.get(target.0 as usize) else { return };
-        let Ok(call) = peer.call(Command::Arrive(arrive)) else { return };
+        let Ok(call) = self.peers.call(target, Command::Arrive(arrive)) else { return };
         let back = back.clone();
         tokio::spawn(async move {
             if let Ok(Ok(Reply::Arrived(arrived))) = call.answered().await {
@@ -302,17 +370,21 @@ impl<'a> Serving<'a> {
             }
         }
         for (consumer, deliveries) in given {
+            let handed = Handed::Given(deliveries);
             let unseen = match self.consumers.get(&consumer) {
-                Some(deliver) => deliver.send(deliveries).err().map(|failed| failed.0),
-                None => Some(deliveries),
+                Some(deliver) => deliver.send(handed).err().map(|failed| failed.0),
+                None => Some(handed),
             };
             // Nobody is there to see them: they go back, uncounted.
-            for delivery in unseen.into_iter().flatten() {
-                mailbox.tell(Command::GiveBack(delivery.hold));
+            for hold in unseen.iter().flat_map(Handed::holds) {
+                mailbox.tell(Command::GiveBack(hold));
             }
         }
         for consumer in dismissed {
-            self.consumers.remove(&consumer);
+            if let Some(deliver) = self.consumers.remove(&consumer) {
+                // It may be gone already.
+                let _gone = deliver.send(Handed::Dismissed);
+            }
         }
     }
 }

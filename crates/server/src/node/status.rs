@@ -10,6 +10,8 @@ pub enum Status {
         /// By how many milliseconds.
         lead_ms: u64,
     },
+    /// Another node serves it, or will.
+    Elsewhere,
     /// It does not answer, and says why.
     Failed(String),
     /// It was told to stop.
@@ -20,10 +22,11 @@ impl Status {
     /// The one of two that a client should hear of.
     pub(super) fn worse(self, other: Status) -> Status {
         match (self, other) {
+            (one, Status::Elsewhere) => one,
             (Status::Serving { lead_ms: one }, Status::Serving { lead_ms: other }) => {
                 Status::Serving { lead_ms: one.max(other) }
             }
-            (Status::Serving { .. }, worse) | (worse, _) => worse,
+            (Status::Elsewhere | Status::Serving { .. }, worse) | (worse, _) => worse,
         }
     }
 
@@ -35,7 +38,7 @@ impl Status {
             Status::Serving { lead_ms } if *lead_ms > LEAD_MS_MAX => {
                 Some(format!("clock: {} s behind what was stored; set it right", lead_ms / 1_000))
             }
-            Status::Serving { .. } => None,
+            Status::Serving { .. } | Status::Elsewhere => None,
             Status::Failed(why) => Some(format!("storage: {why}, restart needed")),
             Status::Stopped => Some("draining: the server is shutting down".to_owned()),
         }

@@ -119,6 +119,23 @@ impl Broker {
         Broker { server, client, data }
     }
 
+    /// Nodes that share a database with so many shards.
+    pub(crate) async fn nodes<const N: usize>(shards: u32) -> [Broker; N] {
+        let url = database().await;
+        let start = |_| {
+            let data = Data::Database(url.clone());
+            Broker::begin(data, move |config| config.shards = Some(shards))
+        };
+        let nodes = futures_util::future::join_all((0..N).map(start)).await;
+        nodes.try_into().unwrap_or_else(|_| unreachable!("as many as were started"))
+    }
+
+    /// Another node on the same database.
+    pub(crate) async fn another(&self) -> Broker {
+        let Data::Database(url) = &self.data else { panic!("only a database has many nodes") };
+        Broker::begin(Data::Database(url.clone()), |_| ()).await
+    }
+
     /// Stops it and starts another on the same rows.
     pub(crate) async fn restart(self) -> Broker {
         self.restart_with(|_| ()).await

@@ -1,5 +1,7 @@
 //! What nodes write about themselves, and see of each other. Liveness only: every commit is fenced.
 
+use std::time::Duration;
+
 use driftq_core::ownership::{ClusterView, Held, NodeView};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
@@ -9,17 +11,21 @@ use super::{ANSWER_TIMEOUT, Failed, Postgres};
 use crate::{Answer, Ownership};
 
 /// One statement: what the node says of itself, and everything it is shown. Its own row, which is as it was
-/// before the statement there, is left out. Rows of nodes that are long gone go.
+/// before the statement there, is left out. Rows of nodes that are long gone go, and those of this address: its
+/// process is another now. One that would be alive for longer than any lease was so before the clock was set back.
 const RENEW: &str = "WITH renewed AS (
         INSERT INTO node (node, address, version, draining, until)
         VALUES ($1, $2, $3, $4, clock_timestamp() + $5::int8 * interval '1 ms')
         ON CONFLICT (node) DO UPDATE SET draining = EXCLUDED.draining, until = EXCLUDED.until),
-    gone AS (DELETE FROM node WHERE node <> $1 AND until < clock_timestamp() - interval '1 h')
+    gone AS (DELETE FROM node WHERE node <> $1
+        AND (address = $2 OR until < clock_timestamp() - interval '1 h'))
     SELECT NULL::int8, NULL::int8, node, address, draining FROM node
-    WHERE node <> $1 AND until > clock_timestamp()
+    WHERE node <> $1 AND address <> $2 AND until > clock_timestamp()
+      AND until <= clock_timestamp() + interval '1 min'
     UNION ALL SELECT shard, epoch, node, NULL, NULL FROM shard";
 
-const CLAIM_AS: &str = "UPDATE shard SET epoch = epoch + 1, node = $3 WHERE shard = $1 AND epoch = $2
+const CLAIM_AS: &str =
+    "UPDATE shard SET epoch = epoch + 1, node = $3 WHERE shard = $1 AND epoch = $2
     RETURNING epoch, (extract(epoch FROM clock_timestamp()) * 1000)::int8";
 
 const GIVE_UP: &str = "UPDATE shard SET node = NULL WHERE shard = $1 AND epoch = $2";
@@ -38,10 +44,16 @@ pub struct Member {
 }
 
 impl Postgres {
-    /// Says that a node is alive for `lease_ms` from now, and looks around.
-    pub fn renew(&self, member: &Member, draining: bool, lease_ms: u64) -> Answer<'_, ClusterView> {
+    /// Says that a node is alive for `lease_ms` from now, and looks around. Waits no longer than `wait`.
+    pub fn renew(
+        &self,
+        member: &Member,
+        draining: bool,
+        lease_ms: u64,
+        wait: Duration,
+    ) -> Answer<'_, ClusterView> {
         let (inside, member) = (self.inside.clone(), member.clone());
-        self.ask(ANSWER_TIMEOUT, async move {
+        self.ask(wait, async move {
             let mut taken = inside.members.take().await?;
             let view = renew(&mut taken.session, &member, draining, lease_ms).await?;
             taken.give_back();
@@ -63,7 +75,8 @@ impl Postgres {
             let claim = session.prepared(CLAIM_AS).await?;
             let (of, before) = (i64::from(shard.0), epoch.0.cast_signed());
             let warned = session.warnings();
-            let row = session.client.query_opt(&claim, &[&of, &before, &node.0.cast_signed()]).await?;
+            let row =
+                session.client.query_opt(&claim, &[&of, &before, &node.0.cast_signed()]).await?;
             unless_warned(session, warned)?;
             let claimed = claimed(shard, &row.ok_or(Failed::Fenced)?)?;
             taken.give_back();

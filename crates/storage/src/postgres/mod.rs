@@ -10,6 +10,7 @@
 
 mod cells;
 mod check;
+mod members;
 mod reading;
 mod schema;
 mod session;
@@ -27,6 +28,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{Answer, Engine, EngineError, Identity, Ownership};
+pub use members::Member;
 use session::{Pool, Session, Taken};
 use statements::All;
 use target::Target;
@@ -35,6 +37,8 @@ use target::Target;
 const WRITERS: usize = 4;
 /// Connections that read.
 const READERS: usize = 4;
+/// Connections by which a node says that it is alive.
+const MEMBERS: usize = 2;
 /// Shards that a storage gets unless told otherwise.
 const SHARDS: u32 = 64;
 /// What is not answered by then is unknown.
@@ -50,8 +54,8 @@ pub enum OpenError {
     Url(String),
     #[error("the database cannot be used: {0}")]
     Unfit(String),
-    #[error("the database cannot be reached: {}", whole(.0))]
-    Database(#[from] tokio_postgres::Error),
+    #[error("the database cannot be reached: {0}")]
+    Database(String),
     #[error("the database has format {version}, this driftq knows {known}: use a newer driftq")]
     Newer { version: usize, known: usize },
     #[error("the database has {0} shards and keeps their number: leave storage.shards out")]
@@ -73,6 +77,21 @@ impl From<tokio_postgres::Error> for Failed {
             true => Failed::Fenced,
             false => Failed::Database(whole(&error)),
         }
+    }
+}
+
+impl From<Failed> for OpenError {
+    fn from(failed: Failed) -> OpenError {
+        OpenError::Database(match failed {
+            Failed::Fenced => "somebody else was quicker".to_owned(),
+            Failed::Database(why) => why,
+        })
+    }
+}
+
+impl From<tokio_postgres::Error> for OpenError {
+    fn from(error: tokio_postgres::Error) -> OpenError {
+        OpenError::Database(whole(&error))
     }
 }
 
@@ -107,6 +126,8 @@ pub struct Postgres {
 struct Inside {
     writers: Pool,
     readers: Pool,
+    /// Nodes must not wait for commits to say that they are alive.
+    members: Pool,
     statements: All,
 }
 
@@ -125,7 +146,8 @@ impl Postgres {
         Ok(Postgres {
             inside: Arc::new(Inside {
                 writers: Pool::new(target.clone(), WRITERS),
-                readers: Pool::new(target, READERS),
+                readers: Pool::new(target.clone(), READERS),
+                members: Pool::new(target, MEMBERS),
                 statements: All::new(),
             }),
             runtime: Handle::current(),

@@ -56,6 +56,9 @@ pub(super) async fn prepare(client: &mut Client, shards: u32) -> Result<Identity
             let identity = Identity::random(shards);
             let text = serde_json::to_string(&identity).expect("plain fields");
             making.execute(put, &[&"identity", &text]).await?;
+            let all = "INSERT INTO driftq.shard (shard, epoch)
+                       SELECT generate_series(0, $1::int8 - 1), 0";
+            making.execute(all, &[&i64::from(shards)]).await?;
             identity
         }
     };

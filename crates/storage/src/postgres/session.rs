@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, Statement};
 
 use super::Failed;
-use super::target::Target;
+use super::target::{CONNECT_TIMEOUT, Target};
 
 /// The statements of this engine name their rows by full keys. What is left to the planner is forbidden, so
 /// that no plan walks a table. A stuck transaction must not keep a shard from its next owner.
@@ -34,10 +34,17 @@ pub(super) struct Session {
 
 impl Session {
     /// Connects.
-    pub(super) async fn open(target: &Target) -> Result<Session, tokio_postgres::Error> {
+    pub(super) async fn open(target: &Target) -> Result<Session, Failed> {
         let warnings = Arc::new(AtomicU64::new(0));
-        let client = target.connect(&warnings).await?;
-        client.batch_execute(SETTINGS).await?;
+        let connecting = async {
+            let client = target.connect(&warnings).await?;
+            client.batch_execute(SETTINGS).await?;
+            Ok::<_, tokio_postgres::Error>(client)
+        };
+        // A server that is paused takes the connection and says nothing.
+        let client = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
+        let client =
+            client.map_err(|_| Failed::Database("the server does not answer".to_owned()))??;
         Ok(Session { client, statements: HashMap::new(), warnings })
     }
 

@@ -18,7 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use super::{OpenError, whole};
 
 /// A connection that is not there by then is not coming.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// What was sent and not received by then never will be.
 const SENT_TIMEOUT: Duration = Duration::from_secs(20);
 

@@ -28,6 +28,14 @@ pub(super) async fn claim(
     let claim = session.prepared(CLAIM).await?;
     let row = session.client.query_one(&claim, &[&i64::from(shard.0)]).await?;
     unless_warned(session, warned)?;
+    claimed(shard, &row)
+}
+
+/// The ownership that a claim has returned, and the time.
+pub(super) fn claimed(
+    shard: ShardId,
+    row: &tokio_postgres::Row,
+) -> Result<(Ownership, Timestamp), Failed> {
     let (epoch, now): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     Ok((Ownership { shard, epoch: Epoch(epoch.cast_unsigned()) }, Timestamp(now.cast_unsigned())))
 }
@@ -101,7 +109,7 @@ async fn in_one_transaction(
 }
 
 /// What was answered under a warning may be only half done.
-fn unless_warned(session: &Session, warned: u64) -> Result<(), Failed> {
+pub(super) fn unless_warned(session: &Session, warned: u64) -> Result<(), Failed> {
     if session.warnings() == warned {
         return Ok(());
     }

@@ -13,9 +13,9 @@ fn a_node_that_is_to_stop_says_so_gives_up_its_shards_and_leaves() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2 2:1@n1
             wishes 0:n1 1:n2 2:n1
             claim 0e1 2e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         0.5s drain
             renew, draining
             give up 0e2
@@ -46,9 +46,9 @@ fn it_does_not_leave_while_a_renewal_is_under_way() {
         0.01s view n1 / 0:1@n1
             wishes 0:n1
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -75,7 +75,7 @@ fn a_node_that_serves_nothing_leaves_at_once() {
             next: whatever comes
         0.01s view n1 / 0:0
             wishes 0:n1
-            next 1.000s
+            next 0.200s
         0.5s drain
             leave
             next: whatever comes
@@ -91,9 +91,9 @@ fn without_a_database_it_leaves_when_its_shards_are_dropped() {
         0.01s view n1 / 0:1@n1
             wishes 0:n1
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s drain
             renew, draining
             give up 0e2
@@ -128,9 +128,9 @@ fn where_every_node_drains_nobody_claims() {
         0.01s view n1 n2! / 0:1@n1 1:1@n2
             wishes 0:n1 1:n1
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         0.5s drain
             renew, draining
             give up 0e2
@@ -152,7 +152,7 @@ fn a_draining_node_keeps_what_it_holds_until_it_gives_it_up() {
             next: whatever comes
         0.01s view n1 n2! / 0:1@n2 1:1@n2
             wishes 0:n1 1:n1
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s

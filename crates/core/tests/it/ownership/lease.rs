@@ -14,9 +14,9 @@ fn a_node_that_cannot_renew_steps_down_before_its_lease_is_over() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2 2:1@n1
             wishes 0:n1 1:n2 2:n1
             claim 0e1 2e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -60,9 +60,9 @@ fn having_stepped_down_it_renews_first_and_claims_what_is_still_its_own() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2
             wishes 0:n1 1:n2
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -80,9 +80,9 @@ fn having_stepped_down_it_renews_first_and_claims_what_is_still_its_own() {
         9.01s view n1 / 0:2@n1 1:1@n2
             wishes 0:n1 1:n1
             claim 0e2
-            next 10.000s
+            next 9.200s
         9.03s claimed 0 e3
-            next 10.000s
+            next 9.200s
         10s time
             renew
             next 17.000s
@@ -102,9 +102,9 @@ fn a_process_that_was_stopped_notices_before_anything_else() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2
             wishes 0:n1 1:n2
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -115,7 +115,7 @@ fn a_process_that_was_stopped_notices_before_anything_else() {
             next: whatever comes
         61.01s view n1 n2 / 0:3@n2 1:1@n2
             wishes 0:n2 1:n1
-            next 62.000s
+            next 61.200s
     "#]]);
 }
 
@@ -129,22 +129,22 @@ fn a_claim_that_was_under_way_when_the_lease_ended_is_dropped_when_it_is_answere
         0.01s view n1 / 0:1@n1 1:1@n1
             wishes 0:n1 1:n1
             claim 0e1 1e1
-            next 1.000s
+            next 0.200s
         8s time
             abandon 0 1
             renew
             next: whatever comes
         8.01s view n1 / 0:1@n1 1:2@n1
             wishes 0:n1 1:n1
-            next 9.000s
+            next 8.200s
         8.5s claimed 1 e2
             abandon 1
+            renew
             claim 1e2
-            next 9.000s
+            next 16.000s
         8.6s not claimed 0
             next 8.637s
         9s time
-            renew
             claim 0e1
             next 16.000s
     "#]]);
@@ -160,7 +160,7 @@ fn giving_up_does_not_outlast_the_lease() {
             wishes 0:n1 1:n2
             claim 0e1
             give up 1e1
-            next 1.000s
+            next 0.200s
         8s time
             abandon 0 1
             renew
@@ -180,9 +180,9 @@ fn a_view_without_this_node_is_no_renewal() {
         0.01s view n1 / 0:1@n1
             wishes 0:n1
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s

@@ -20,7 +20,7 @@ fn a_new_node_renews_looks_twice_and_claims_what_nobody_holds() {
             next: whatever comes
         0.01s view n1 / 0:0 1:0
             wishes 0:n1 1:n1
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -52,7 +52,7 @@ fn what_a_live_node_holds_is_waited_for() {
             next: whatever comes
         0.01s view n1 n2 / 0:1@n2 1:1@n2
             wishes 0:n2 1:n1
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -80,11 +80,11 @@ fn what_is_wished_for_another_is_given_up() {
         0.01s view n1 / 0:3@n1 1:5@n1
             wishes 0:n1 1:n1
             claim 0e3 1e5
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e4
-            next 1.000s
+            next 0.200s
         0.02s claimed 1 e6
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -118,9 +118,9 @@ fn the_shards_of_a_lost_node_are_claimed_when_two_views_in_a_row_lack_it() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2
             wishes 0:n1 1:n2
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -161,9 +161,9 @@ fn what_this_node_holds_and_does_not_serve_is_claimed_at_once() {
         0.01s view n1 n2 / 0:7@n1 1:3@n2
             wishes 0:n1 1:n2
             claim 0e7
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e8
-            next 1.000s
+            next 0.200s
         5s lost 0 e8
             renew
             claim 0e8
@@ -184,9 +184,9 @@ fn what_this_node_holds_neither_serves_nor_should_is_given_up() {
             wishes 0:n1 1:n1 2:n2
             claim 0e7 1e3
             give up 2e1
-            next 1.000s
+            next 0.200s
         0.02s given up 2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -206,9 +206,9 @@ fn one_that_was_claimed_by_another_is_left_to_it() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2
             wishes 0:n1 1:n2
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         0.5s fenced 0 e2
             renew
             next 8.000s
@@ -237,9 +237,9 @@ fn a_view_from_before_it_was_fenced_is_not_believed() {
         0.01s view n1 / 0:1@n1
             wishes 0:n1
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -265,9 +265,9 @@ fn a_view_that_shows_another_holder_ends_serving() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2
             wishes 0:n1 1:n2
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -289,7 +289,7 @@ fn a_view_from_before_a_claim_that_is_heard_after_it_changes_nothing() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2
             wishes 0:n1 1:n2
             claim 0e1
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -310,7 +310,7 @@ fn a_claim_that_another_has_overtaken_is_dropped_when_it_is_answered() {
         0.01s view n1 n2 / 0:1@n1 1:1@n2
             wishes 0:n1 1:n2
             claim 0e1
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -332,16 +332,17 @@ fn what_was_lost_under_an_older_epoch_is_no_news() {
         0.01s view n1 / 0:1@n1
             wishes 0:n1
             claim 0e1
-            next 1.000s
+            next 0.200s
         0.02s claimed 0 e2
-            next 1.000s
+            next 0.200s
         0.5s lost 0 e2
+            renew
             claim 0e2
-            next 1.000s
+            next 8.000s
         0.52s claimed 0 e3
-            next 1.000s
+            next 8.000s
         0.53s fenced 0 e2
-            next 1.000s
+            next 8.000s
         0.54s lost 0 e3
             next 0.654s
     "#]]);
@@ -355,7 +356,7 @@ fn sixteen_claims_are_under_way_at_most_and_none_is_asked_twice() {
             next: whatever comes
         0.01s view n1 / 0..20:0
             wishes 20 of 20 here
-            next 1.000s
+            next 0.200s
         1s time
             renew
             next 8.000s
@@ -390,11 +391,11 @@ fn sixteen_shards_are_given_up_at_a_time() {
             wishes 20 of 40 here
             claim 0e1 1e1 2e1 3e1 4e1 5e1 6e1 7e1 8e1 9e1 10e1 11e1 12e1 13e1 14e1 15e1
             give up 20e1 21e1 22e1 23e1 24e1 25e1 26e1 27e1 28e1 29e1 30e1 31e1 32e1 33e1 34e1 35e1
-            next 1.000s
+            next 0.200s
         0.02s given up 39
-            next 1.000s
+            next 0.200s
         0.03s given up 38
-            next 1.000s
+            next 0.200s
     "#]]);
 }
 

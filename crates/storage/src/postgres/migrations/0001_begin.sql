@@ -6,9 +6,20 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 );
 
+-- `node` has claimed it last; null: it has given it up.
 CREATE TABLE shard (
     shard BIGINT PRIMARY KEY,
-    epoch BIGINT NOT NULL
+    epoch BIGINT NOT NULL,
+    node  BIGINT
+);
+
+-- Processes that serve shards, each until its lease is over by the clock of this server.
+CREATE TABLE node (
+    node     BIGINT PRIMARY KEY,
+    address  TEXT NOT NULL,
+    version  TEXT NOT NULL,
+    draining BOOLEAN NOT NULL,
+    until    TIMESTAMPTZ NOT NULL
 );
 
 CREATE TABLE head (

@@ -1,0 +1,61 @@
+//! Pieces in a stream of bytes: each behind its length.
+
+use std::pin::Pin;
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use futures_util::{Stream, StreamExt as _};
+
+const LENGTH_BYTES: usize = 4;
+
+/// A piece behind its length.
+pub(crate) fn frame(content: &[u8]) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(LENGTH_BYTES + content.len());
+    bytes.put_u32_le(u32::try_from(content.len()).expect("a batch is smaller"));
+    bytes.put_slice(content);
+    bytes.freeze()
+}
+
+/// The next piece; `seen` is what came before of it. None: the stream is over.
+pub(super) async fn next_frame<E>(
+    stream: &mut Pin<&mut impl Stream<Item = Result<Bytes, E>>>,
+    seen: &mut BytesMut,
+) -> Option<Bytes> {
+    loop {
+        if let Some(length) = seen.first_chunk::<LENGTH_BYTES>() {
+            let length = u32::from_le_bytes(*length) as usize;
+            if seen.len() - LENGTH_BYTES >= length {
+                seen.advance(LENGTH_BYTES);
+                return Some(seen.split_to(length).freeze());
+            }
+        }
+        seen.extend_from_slice(&stream.next().await?.ok()?);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn pieces_come_back_however_the_stream_is_cut() {
+        let pieces: [&[u8]; 4] = [b"one", b"", b"three three", &[7; 1000]];
+        let all: Vec<u8> = pieces.iter().flat_map(|piece| frame(piece)).collect();
+        for size in [1, 3, 7, 4096] {
+            let cut = all.chunks(size).map(|part| Ok::<_, ()>(Bytes::copy_from_slice(part)));
+            let mut stream = std::pin::pin!(futures_util::stream::iter(cut));
+            let mut seen = BytesMut::new();
+            for piece in pieces {
+                let next = next_frame(&mut stream, &mut seen).await;
+                assert_eq!(next.as_deref(), Some(piece), "cut by {size}");
+            }
+            assert_eq!(next_frame(&mut stream, &mut seen).await, None);
+        }
+    }
+
+    #[tokio::test]
+    async fn half_a_piece_is_none() {
+        let half = frame(b"whole").slice(..7);
+        let mut stream = std::pin::pin!(futures_util::stream::iter([Ok::<_, ()>(half)]));
+        assert_eq!(next_frame(&mut stream, &mut BytesMut::new()).await, None);
+    }
+}

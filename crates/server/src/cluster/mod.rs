@@ -1,0 +1,165 @@
+//! One node among others: performs what the core's ownership machine says.
+//!
+//! It only decides who serves what, and how soon after a loss. Nothing that was acknowledged depends on it:
+//! every commit is fenced by its epoch.
+
+mod client;
+mod frames;
+mod routes;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use driftq_core::ownership::{Action, Event, Ownerships, RENEW_WAIT_MS};
+use driftq_core::{NUMBER_MAX, NodeId, Timestamp};
+use driftq_storage::postgres::{Member, Postgres};
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::node::{Among, Order, Told};
+
+pub(crate) use client::{Client, EPOCH, SECRET, SHARD, There};
+pub(crate) use frames::frame;
+pub(crate) use routes::{Route, Routes};
+
+/// The seat of a shard's task among the others.
+#[derive(Clone)]
+pub(crate) struct Seat {
+    pub(crate) postgres: Arc<Postgres>,
+    pub(crate) node: NodeId,
+    /// What happens to its shard.
+    pub(crate) events: mpsc::UnboundedSender<Event>,
+}
+
+/// A node that is about to join.
+pub(crate) struct Joining {
+    seat: Seat,
+    member: Member,
+    lease_ms: u64,
+    happened: mpsc::UnboundedReceiver<Event>,
+    routes: watch::Sender<Routes>,
+}
+
+impl Joining {
+    /// As the others will know it.
+    pub(crate) fn new(postgres: Arc<Postgres>, config: &Config, listens: SocketAddr) -> Joining {
+        let (events, happened) = mpsc::unbounded_channel();
+        let node = NodeId(fastrand::u64(1..=NUMBER_MAX));
+        let address = config.advertise.clone().unwrap_or_else(|| format!("http://{listens}"));
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Joining {
+            seat: Seat { postgres, node, events },
+            member: Member { node, address, version },
+            lease_ms: config.node_lease_ms,
+            happened,
+            routes: watch::channel(Routes::default()).0,
+        }
+    }
+
+    /// What its tasks need to know.
+    pub(crate) fn among(&mut self) -> Among {
+        Among { seat: self.seat.clone(), routes: self.routes.subscribe() }
+    }
+
+    /// Takes part, and gives `orders` to the task of each shard, until `leaving` and everything is given up.
+    pub(crate) async fn join(
+        self,
+        orders: Vec<watch::Sender<Told>>,
+        leaving: watch::Receiver<bool>,
+    ) {
+        let Joining { seat, member, lease_ms, happened, routes } = self;
+        Membership { seat, member, lease_ms, happened, routes, orders, leaving }.run().await;
+    }
+}
+
+/// A node that takes part.
+struct Membership {
+    seat: Seat,
+    member: Member,
+    lease_ms: u64,
+    happened: mpsc::UnboundedReceiver<Event>,
+    routes: watch::Sender<Routes>,
+    /// What each shard's task is told.
+    orders: Vec<watch::Sender<Told>>,
+    /// True: the process is to stop.
+    leaving: watch::Receiver<bool>,
+}
+
+impl Membership {
+    /// Takes part until told to drain, and then until everything is given up.
+    async fn run(mut self) {
+        let began = Instant::now();
+        let now = || Timestamp(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let mut machine = Ownerships::new(self.member.node, self.lease_ms);
+        let mut is_leaving = false;
+        let mut event = Event::Time;
+        loop {
+            for action in machine.on(now(), event) {
+                match action {
+                    Action::Renew { draining } => self.renew(draining),
+                    Action::Claim { shard, epoch } => self.order(shard.0, Order::Claim(epoch)),
+                    Action::GiveUp { shard, epoch } => self.order(shard.0, Order::GiveUp(epoch)),
+                    Action::Abandon(shard) => self.order(shard.0, Order::Nothing),
+                    Action::Leave => return self.leave().await,
+                }
+            }
+            self.publish(&machine);
+            let until = machine.next_deadline().map(|at| Duration::from_millis(at.since(now())));
+            event = tokio::select! {
+                biased;
+                // The others are counted on to come: one of these tasks holds each sender.
+                Some(event) = self.happened.recv() => event,
+                _ = self.leaving.wait_for(|is_leaving| *is_leaving), if !is_leaving => {
+                    is_leaving = true;
+                    Event::Drain
+                }
+                () = tokio::time::sleep(until.unwrap_or(IDLE)) => Event::Time,
+            };
+        }
+    }
+
+    fn order(&self, shard: u32, order: Order) {
+        if let Some(to) = self.orders.get(shard as usize) {
+            to.send_modify(|told| *told = told.then(order));
+        }
+    }
+
+    fn renew(&self, draining: bool) {
+        let Seat { postgres, events, .. } = self.seat.clone();
+        let (member, lease_ms) = (self.member.clone(), self.lease_ms);
+        tokio::spawn(async move {
+            let wait = Duration::from_millis(RENEW_WAIT_MS);
+            let event = match postgres.renew(&member, draining, lease_ms, wait).await {
+                Ok(view) => Event::Renewed(view),
+                Err(error) => {
+                    tracing::warn!(why = %error, "the lease of this node was not renewed");
+                    Event::RenewFailed
+                }
+            };
+            // Gone when the process ends.
+            let _gone = events.send(event);
+        });
+    }
+
+    async fn leave(&self) {
+        if let Err(error) = self.seat.postgres.leave(self.member.node).await {
+            tracing::warn!(why = %error, "the others learn of the end when the lease is over");
+        }
+    }
+
+    fn publish(&self, machine: &Ownerships) {
+        let routes = Routes::of(machine, self.member.node, self.orders.len());
+        self.routes.send_if_modified(|known| {
+            let is_new = *known != routes;
+            if is_new {
+                *known = routes;
+            }
+            is_new
+        });
+    }
+}
+
+/// How long nothing may happen.
+const IDLE: Duration = Duration::from_secs(1);

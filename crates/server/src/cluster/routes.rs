@@ -1,0 +1,52 @@
+//! Where each shard is served, as far as this node knows.
+
+use driftq_core::ownership::Ownerships;
+use driftq_core::{Epoch, NodeId, ShardId, Text};
+
+/// Where each shard is served.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Routes {
+    shards: Vec<Option<Route>>,
+}
+
+/// Where a shard is served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// By this process, under this epoch.
+    Here(Epoch),
+    /// By another.
+    There {
+        /// Where that is reached.
+        address: Text,
+        /// Under this epoch: if it has another by now, it refuses.
+        epoch: Epoch,
+    },
+}
+
+impl Routes {
+    pub(super) fn of(machine: &Ownerships, me: NodeId, shards: usize) -> Routes {
+        let route = |shard: ShardId| {
+            let (node, epoch) = machine.holder(shard)?;
+            if node == me {
+                return machine.serves(shard).map(Route::Here);
+            }
+            Some(Route::There { address: machine.address(node)?.clone(), epoch })
+        };
+        Routes { shards: (0..shards as u32).map(|shard| route(ShardId(shard))).collect() }
+    }
+
+    /// None: nobody serves it now.
+    pub(crate) fn to(&self, shard: ShardId) -> Option<&Route> {
+        self.shards.get(shard.0 as usize)?.as_ref()
+    }
+
+    /// Whether it knows where every shard is served.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.shards.is_empty() && self.shards.iter().all(Option::is_some)
+    }
+
+    /// Whether this node has seen the others.
+    pub(crate) fn is_known(&self) -> bool {
+        self.shards.iter().any(Option::is_some)
+    }
+}

@@ -1,0 +1,117 @@
+//! The way to every shard, wherever it is served.
+
+use std::sync::Arc;
+
+use driftq_core::command::Join;
+use driftq_core::{Command, Epoch, ShardId};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::Lost;
+use super::mailbox::{Call, Deliveries, Mailbox};
+use crate::cluster::{Client, Route, Routes, There};
+
+/// The way to every shard.
+#[derive(Clone)]
+pub(super) struct Peers {
+    mailboxes: Arc<[Mailbox]>,
+    /// None: all are served here.
+    others: Option<Others>,
+}
+
+/// Other nodes.
+#[derive(Clone)]
+pub(super) struct Others {
+    pub(super) routes: watch::Receiver<Routes>,
+    pub(super) client: Client,
+}
+
+/// The way to one shard.
+enum Way<'a> {
+    Here(&'a Mailbox),
+    There(&'a Client, There),
+}
+
+impl Peers {
+    pub(super) fn new(mailboxes: Vec<Mailbox>, others: Option<Others>) -> Peers {
+        Peers { mailboxes: mailboxes.into(), others }
+    }
+
+    /// How many shards there are.
+    pub(super) fn count(&self) -> u32 {
+        self.mailboxes.len() as u32
+    }
+
+    /// Tells when shards move. None: they do not.
+    pub(super) fn routes(&self) -> Option<watch::Receiver<Routes>> {
+        self.others.as_ref().map(|others| others.routes.clone())
+    }
+
+    /// The mailbox in this process.
+    pub(super) fn here(&self, shard: ShardId) -> &Mailbox {
+        // A number from a token or an id may be of another storage: the core says that it knows nothing.
+        self.mailboxes.get(shard.0 as usize).unwrap_or(&self.mailboxes[0])
+    }
+
+    /// Whether this process serves it under this epoch.
+    pub(super) fn serves(&self, shard: ShardId, epoch: Epoch) -> bool {
+        let Some(others) = &self.others else { return false };
+        matches!(others.routes.borrow().to(shard), Some(Route::Here(served)) if *served == epoch)
+    }
+
+    fn way(&self, shard: ShardId) -> Result<Way<'_>, Lost> {
+        let here = self.here(shard);
+        let Some(Others { routes, client }) = &self.others else { return Ok(Way::Here(here)) };
+        // As with mailboxes.
+        let shard = if shard.0 < self.count() { shard } else { ShardId(0) };
+        match routes.borrow().to(shard) {
+            Some(Route::Here(_)) => Ok(Way::Here(here)),
+            Some(Route::There { address, epoch }) => {
+                let there = There { address: address.clone(), shard, epoch: *epoch };
+                Ok(Way::There(client, there))
+            }
+            None => Err(Lost::NotServing),
+        }
+    }
+
+    pub(super) fn call(&self, shard: ShardId, command: Command) -> Result<Call, Lost> {
+        match self.way(shard)? {
+            Way::Here(mailbox) => mailbox.call(command),
+            Way::There(client, there) => {
+                let (answer, answered) = oneshot::channel();
+                client.call(there, command, answer);
+                Ok(Call(answered))
+            }
+        }
+    }
+
+    pub(super) fn join(&self, shard: ShardId, join: Join) -> Result<(Call, Deliveries), Lost> {
+        match self.way(shard)? {
+            Way::Here(mailbox) => mailbox.join(join),
+            Way::There(client, there) => {
+                let (answer, answered) = oneshot::channel();
+                let (deliver, deliveries) = mpsc::unbounded_channel();
+                client.join(there, join, deliver, answer);
+                Ok((Call(answered), deliveries))
+            }
+        }
+    }
+
+    /// Tells every shard that is served here.
+    pub(super) fn tell_here(&self, command: &Command) {
+        // One that is not served drops it.
+        for mailbox in &*self.mailboxes {
+            mailbox.tell(command.clone());
+        }
+    }
+
+    /// Tells a shard something nobody waits for. If the shard is gone, so is what this was about.
+    pub(super) fn tell(&self, shard: ShardId, command: Command) {
+        match self.way(shard) {
+            Ok(Way::Here(mailbox)) => mailbox.tell(command),
+            // Consumers have other numbers there, and leave by ending their stream.
+            Ok(Way::There(..)) if matches!(command, Command::Leave(_)) => {}
+            Ok(Way::There(client, there)) => client.call(there, command, oneshot::channel().0),
+            Err(_) => {}
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Several nodes on one database: each serves some shards, and any takes any request.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::broker::Broker;
+use crate::client::Client;
+use crate::verbs::token;
+
+const SHARDS: u32 = 8;
+/// Topics of every shard, more or less.
+const TOPICS: [&str; 12] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
+
+async fn three() -> [Broker; 3] {
+    let nodes = Broker::nodes::<3>(SHARDS).await;
+    for topic in TOPICS {
+        nodes[0].topic(topic).await;
+    }
+    nodes
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_node_takes_any_request() {
+    let [one, two, three] = three().await;
+    for node in [&one, &two, &three] {
+        let listed = node.get("/v1/topics").await.is(200);
+        assert_eq!(listed["topics"], json!(TOPICS));
+    }
+    for topic in TOPICS {
+        let produced = one.produce(topic, topic).await;
+        let again = json!({ "topic": topic, "value": "v", "envelope": { "idempotency_key": "k" } });
+        two.post("/v1/produce", again.clone()).await.is(200);
+        assert_eq!(three.post("/v1/produce", again).await.is(200)["deduplicated"], true);
+        let delivery = two.receive(topic, "g", "o").await;
+        assert_eq!((&delivery["value"], &delivery["id"]), (&json!(topic), &produced["id"]));
+        three.ack(token(&delivery)).await.is(204);
+        one.ack(token(&delivery)).await.is(204);
+        let refused = two.nack(token(&delivery), json!({})).await;
+        refused.refused(409, "STALE_LEASE");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn effects_and_commits_are_of_every_node() {
+    let [one, two, three] = three().await;
+    for (from, to) in TOPICS.iter().zip(TOPICS.iter().rev()) {
+        one.produce(from, "order").await;
+        let delivery = two.receive(from, "g", "o").await;
+        let token = delivery["lease"]["token"].clone();
+        let begin = json!({ "lease_token": token, "on_doubt": "park" });
+        let begun = three.post("/v1/idempotency/begin", begin).await.is(200);
+        let commit = json!({
+            "token": token,
+            "effects": [{ "token": begun["token"], "status": "SUCCEEDED", "result": "charged" }],
+            "produce": [{ "topic": to, "value": format!("next of {from}") }],
+        });
+        one.post("/v1/commit", commit.clone()).await.is(200);
+        assert_eq!(two.post("/v1/commit", commit).await.is(200)["repeated"], true);
+    }
+    for (from, to) in TOPICS.iter().zip(TOPICS.iter().rev()) {
+        until_stored(&three, to, &format!("next of {from}")).await;
+    }
+}
+
+async fn until_stored(node: &Client, topic: &str, value: &str) {
+    for _ in 0..200 {
+        let page = node.get(format!("/v1/topics/{topic}/messages")).await.is(200);
+        let messages = page["messages"].as_array().expect("messages").clone();
+        match messages.iter().filter(|message| message["value"] == value).count() {
+            0 => tokio::time::sleep(Duration::from_millis(25)).await,
+            1 => return,
+            more => panic!("{value} is {more} times in {topic}"),
+        }
+    }
+    panic!("{value} does not come to {topic}");
+}
+
+/// A consumer stays where it is; its shard does not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_follows_its_shard_when_a_node_stops() {
+    let [one, two, three] = three().await;
+    let mut streams = Vec::new();
+    for topic in TOPICS {
+        let path = format!("/v1/consume?topic={topic}&group=g&owner=o&lease_ms=30000");
+        streams.push(one.ask("GET", path).stream().await);
+    }
+    let produce_all = async |value: &str| {
+        for topic in TOPICS {
+            one.produce(topic, value).await;
+        }
+    };
+    let began = Instant::now();
+    let mut others = vec![two, three];
+    for value in ["first", "second", "third"] {
+        produce_all(value).await;
+        for stream in &mut streams {
+            let delivery = stream.next().await;
+            assert_eq!(delivery["value"], value);
+            one.ack(token(&delivery)).await.is(204);
+        }
+        if let Some(other) = others.pop() {
+            other.stop().await;
+        }
+    }
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+}
+
+/// What only nodes may say, nobody else may.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_are_not_nodes() {
+    let [node] = Broker::nodes::<1>(1).await;
+    for secret in ["", "guess"] {
+        let ask = node.ask("POST", "/internal/v1/call").header("driftq-peer", secret);
+        let answer = ask.header("driftq-shard", "0").header("driftq-epoch", "1").send().await;
+        assert_eq!(answer.status, 404);
+    }
+}
+
+/// Shards that a node has given up are served by the others, and a node that comes gets its part.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_come_and_go_under_load() {
+    let [one, two] = Broker::nodes::<2>(SHARDS).await;
+    for topic in TOPICS {
+        one.topic(topic).await;
+    }
+    let mut produced = 0;
+    let mut two = Some(two);
+    for round in 0..4 {
+        two = match two {
+            Some(two) => {
+                two.stop().await;
+                None
+            }
+            None => Some(one.another().await),
+        };
+        for topic in TOPICS {
+            one.produce(topic, &format!("{round}")).await;
+            produced += 1;
+        }
+    }
+    let stored: usize = futures_util::future::join_all(TOPICS.map(|topic| count(&one, topic)))
+        .await
+        .into_iter()
+        .sum();
+    assert_eq!(stored, produced);
+}
+
+async fn count(node: &Client, topic: &str) -> usize {
+    let page: Value = node.get(format!("/v1/topics/{topic}/messages")).await.is(200);
+    page["messages"].as_array().expect("messages").len()
+}
