@@ -88,6 +88,12 @@ crash KILLS='20' PART='': (crash-in 'sim' KILLS PART)
 # The same server with several shards: killed KILLS times while commits end effects and produce on other shards; then its ledger is exported and verified
 crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
 
+# Three servers on one PostgreSQL, ROUNDS times: one is killed, paused for longer than its lease, stopped; PostgreSQL is restarted as if it crashed, and killed
+chaos ROUNDS='20': (crash-in 'sim' ROUNDS 'cluster')
+
+[private]
+chaos-briefly: (crash-in 'dev' '2' 'cluster')
+
 # With the binaries that are there anyway
 [private]
 crash-briefly: (crash-in 'dev' '12' '')
@@ -167,7 +173,7 @@ instructions:
     cargo run --quiet --release -p driftq-sim --bin instructions
 
 # What .ci/run runs: everything above that fits into half an hour on two cores
-ci: check (stages 'contract sqlite' 'contract postgres-15' 'contract postgres-18' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'crash-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
+ci: check (stages 'contract sqlite' 'contract postgres-15' 'contract postgres-18' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'crash-briefly' 'chaos-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
 
 # What the hook runs before a commit: quick, and never tests
 pre-commit: format typos tidy small-files

@@ -3,6 +3,7 @@
 pub mod broker;
 pub mod directory;
 pub mod netns;
+pub mod node;
 pub mod patroni;
 pub mod postgres;
 pub mod processes;

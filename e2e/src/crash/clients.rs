@@ -34,7 +34,8 @@ type Generations = BTreeMap<(String, String, u64), u64>;
 #[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
-    url: String,
+    /// Any of these will do.
+    urls: Arc<[String]>,
     number: u32,
     pub(crate) history: Arc<History>,
     next: Arc<AtomicU64>,
@@ -53,12 +54,17 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(url: String, history: Arc<History>) -> Client {
+        Client::among(vec![url], history)
+    }
+
+    /// A client of several servers.
+    pub(crate) fn among(urls: Vec<String>, history: Arc<History>) -> Client {
         Client {
             http: reqwest::Client::builder()
                 .timeout(Duration::from_secs(15))
                 .build()
                 .expect("a plain client can be made"),
-            url,
+            urls: urls.into(),
             number: u32::MAX,
             history,
             next: Arc::default(),
@@ -72,6 +78,10 @@ impl Client {
             stopped: Arc::default(),
             ended: Arc::default(),
         }
+    }
+
+    fn url(&self) -> &str {
+        &self.urls[fastrand::usize(..self.urls.len())]
     }
 
     pub(crate) fn of(&self, number: u32) -> Client {
@@ -116,7 +126,7 @@ impl Client {
     /// The answer, whatever it says. While nobody listens it waits, as above.
     pub(crate) async fn ask(&self, path: &str, asked: &Value) -> Option<(StatusCode, Value)> {
         for _ in 0..CONNECTS {
-            let request = self.http.post(format!("{}/{path}", self.url)).json(asked);
+            let request = self.http.post(format!("{}/{path}", self.url())).json(asked);
             match request.send().await {
                 Ok(response) => {
                     let status = response.status();
@@ -153,7 +163,7 @@ impl Client {
     }
 
     pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let response = self.http.get(format!("{}/{path}", self.url)).send().await?;
+        let response = self.http.get(format!("{}/{path}", self.url())).send().await?;
         Ok(response.error_for_status()?.json().await?)
     }
 
@@ -175,7 +185,7 @@ impl Client {
         let asked = json!({ "name": topic, "partitions": PARTITIONS, "settings": settings });
         self.post("topics", &asked).await.context("no topic")?;
         for group in groups {
-            let path = format!("{}/topics/{topic}/groups/{group}", self.url);
+            let path = format!("{}/topics/{topic}/groups/{group}", self.url());
             let made: Value = self.http.put(path).send().await?.json().await?;
             let partitions = made["partitions"].as_array().context("a group has partitions")?;
             let mut generations =

@@ -11,6 +11,7 @@ use driftq_checker::Report;
 use driftq_checker::history::{Event, Op, Reply, Verb, What};
 use driftq_e2e::broker::Broker;
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::clients::{Client, TOPIC, consume};
 use crate::effects::{GROUP, Progress, STEPS, STEPS_OF_AN_ORDER, order, steps_of, work};
@@ -30,9 +31,16 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A run.
 pub(crate) struct Crossed {
-    pub(crate) report: Report,
+    pub(crate) judged: Judged,
     pub(crate) kills: u64,
     pub(crate) repeated: u64,
+    /// What the export shows, or where it falls short.
+    pub(crate) proof: anyhow::Result<Proof>,
+}
+
+/// What became of everything.
+pub(crate) struct Judged {
+    pub(crate) report: Report,
     pub(crate) orders: usize,
     pub(crate) committed: u64,
     /// Steps that went to another shard, and outcomes that were handed to a later attempt.
@@ -41,89 +49,125 @@ pub(crate) struct Crossed {
     /// Steps that are not there, and those that are there more than once.
     pub(crate) missing: usize,
     pub(crate) doubled: usize,
-    /// What the export shows, or where it falls short.
-    pub(crate) proof: anyhow::Result<Proof>,
+    events: Vec<Event>,
+}
+
+/// Orders that are committed while things happen.
+pub(crate) struct Crossing {
+    client: Client,
+    progress: Arc<Progress>,
+    tasks: Vec<JoinHandle<anyhow::Result<()>>>,
 }
 
 pub(crate) async fn run(binary: &str, data: &Path, kills: u64) -> anyhow::Result<Crossed> {
     let mut broker = Broker::start_sharded(binary, data, SHARDS).await?;
     let client = Client::new(broker.url(), Arc::new(History::default()));
-    let progress = Arc::new(Progress::default());
-    // Nobody gives up: every order is committed in the end.
-    let retry = json!({ "max_attempts": -1, "backoff_ms": 20, "max_backoff_ms": 200 });
-    let settings = json!({ "retry_policy": retry });
-    client.create(TOPIC, settings.clone(), &[GROUP]).await?;
-    for topic in STEPS {
-        client.create(topic, settings.clone(), &[READERS]).await?;
-    }
-    let mut numbers = 0..;
-    let mut of = || client.of(numbers.next().unwrap_or_default());
-    let mut tasks = Vec::new();
-    for _ in 0..PRODUCERS {
-        tasks.push(tokio::spawn(order(of(), Arc::clone(&progress))));
-    }
-    for _ in 0..WORKERS {
-        tasks.push(tokio::spawn(work(of(), Arc::clone(&progress))));
-    }
-    for topic in STEPS {
-        tasks.push(tokio::spawn(consume(of(), topic, READERS, || Some(Verb::Ack))));
-    }
+    let crossing = Crossing::start(client).await?;
     let (mut done, mut killed) = (0, 0);
     while done < kills {
         anyhow::ensure!(killed < 2 * kills + 20, "there is too rarely enough under way");
-        busy(&progress, killed + 1).await?;
+        crossing.busy((killed + 1) * COMMITTED_PER_KILL).await?;
         tokio::time::sleep(Duration::from_millis(fastrand::u64(0..50))).await;
-        let committing = progress.committing.load(Ordering::Relaxed);
-        let what = What::Fault { fault: "kill".into(), point: "anywhere".into() };
-        client.history.push(u32::MAX, what);
+        let committing = crossing.progress.committing.load(Ordering::Relaxed);
+        crossing.fault("kill");
         broker.kill().await?;
         broker.start_again(None).await?;
         killed += 1;
         done += u64::from(committing >= COMMITS_MIN);
     }
-    client.history.push(u32::MAX, What::Healed);
-    client.stopped.store(true, Ordering::Relaxed);
-    drained(&client).await?;
-    client.ended.store(true, Ordering::Relaxed);
-    for task in tasks {
-        task.await??;
-    }
-    nothing_is_open(&client).await?;
+    let judged = crossing.finish().await?;
     broker.kill().await?;
-    client.history.push(u32::MAX, What::Ended);
-    let events = client.history.take();
-    let (orders, places) = (orders(&events), places(&events));
     // What it exports is what it finds on its disk.
     broker.start_again(None).await?;
-    let told = proof::told(&events);
-    let proof = proof::run(binary, &broker.url(), data, &told, orders.len()).await;
+    let told = proof::told(&judged.events);
+    let proof = proof::run(binary, &broker.url(), data, &told, judged.orders).await;
     broker.kill().await?;
-    let wanted = || orders.iter().flat_map(|order| steps_of(*order));
-    let copies = |body: u64| places.get(&body).map_or(0, BTreeSet::len);
-    Ok(Crossed {
-        report: driftq_checker::check(&events),
-        kills: done,
-        repeated: killed - done,
-        orders: orders.len(),
-        committed: progress.committed.load(Ordering::Relaxed),
-        queued: progress.queued.load(Ordering::Relaxed),
-        replayed: progress.replayed.load(Ordering::Relaxed),
-        missing: wanted().filter(|(_, body)| copies(*body) == 0).count(),
-        doubled: wanted().filter(|(_, body)| copies(*body) > 1).count(),
-        proof,
-    })
+    Ok(Crossed { judged, kills: done, repeated: killed - done, proof })
 }
 
-/// Waits until the share of this kill is committed and enough is under way.
-async fn busy(progress: &Progress, kill: u64) -> anyhow::Result<()> {
-    let wait = async {
-        while progress.committed.load(Ordering::Relaxed) < kill * COMMITTED_PER_KILL
-            || progress.committing.load(Ordering::Relaxed) < COMMITS_MIN
-        {
-            tokio::time::sleep(Duration::from_millis(2)).await;
+impl Crossing {
+    /// Makes topics and groups, and begins.
+    pub(crate) async fn start(client: Client) -> anyhow::Result<Crossing> {
+        let progress = Arc::new(Progress::default());
+        // Nobody gives up: every order is committed in the end.
+        let retry = json!({ "max_attempts": -1, "backoff_ms": 20, "max_backoff_ms": 200 });
+        let settings = json!({ "retry_policy": retry });
+        client.create(TOPIC, settings.clone(), &[GROUP]).await?;
+        for topic in STEPS {
+            client.create(topic, settings.clone(), &[READERS]).await?;
         }
-    };
-    tokio::time::timeout(PATIENCE, wait).await.context("there is never enough under way")
+        let mut numbers = 0..;
+        let mut of = || client.of(numbers.next().unwrap_or_default());
+        let mut tasks = Vec::new();
+        for _ in 0..PRODUCERS {
+            tasks.push(tokio::spawn(order(of(), Arc::clone(&progress))));
+        }
+        for _ in 0..WORKERS {
+            tasks.push(tokio::spawn(work(of(), Arc::clone(&progress))));
+        }
+        for topic in STEPS {
+            tasks.push(tokio::spawn(consume(of(), topic, READERS, || Some(Verb::Ack))));
+        }
+        Ok(Crossing { client, progress, tasks })
+    }
+
+    /// A fault is about to happen.
+    pub(crate) fn fault(&self, fault: &str) {
+        let what = What::Fault { fault: fault.into(), point: "anywhere".into() };
+        self.client.history.push(u32::MAX, what);
+    }
+
+    /// Waits until so many are committed and enough is under way.
+    pub(crate) async fn busy(&self, committed: u64) -> anyhow::Result<()> {
+        let wait = async {
+            while self.progress.committed.load(Ordering::Relaxed) < committed
+                || self.progress.committing.load(Ordering::Relaxed) < COMMITS_MIN
+            {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.context("there is never enough under way")
+    }
+
+    /// Stops producing, lets everything be settled, and judges what the clients saw.
+    pub(crate) async fn finish(self) -> anyhow::Result<Judged> {
+        let Crossing { client, progress, tasks } = self;
+        client.history.push(u32::MAX, What::Healed);
+        client.stopped.store(true, Ordering::Relaxed);
+        drained(&client).await?;
+        client.ended.store(true, Ordering::Relaxed);
+        for task in tasks {
+            task.await??;
+        }
+        nothing_is_open(&client).await?;
+        client.history.push(u32::MAX, What::Ended);
+        let events = client.history.take();
+        let (orders, places) = (orders(&events), places(&events));
+        let wanted = || orders.iter().flat_map(|order| steps_of(*order));
+        let copies = |body: u64| places.get(&body).map_or(0, BTreeSet::len);
+        Ok(Judged {
+            report: driftq_checker::check(&events),
+            orders: orders.len(),
+            committed: progress.committed.load(Ordering::Relaxed),
+            queued: progress.queued.load(Ordering::Relaxed),
+            replayed: progress.replayed.load(Ordering::Relaxed),
+            missing: wanted().filter(|(_, body)| copies(*body) == 0).count(),
+            doubled: wanted().filter(|(_, body)| copies(*body) > 1).count(),
+            events,
+        })
+    }
+}
+
+/// Waits until the shard of every topic answers this client.
+pub(crate) async fn every_shard_answers(client: &Client, within: Duration) -> anyhow::Result<()> {
+    let answers = STEPS.iter().chain([&TOPIC]).map(|topic| async move {
+        while client.get(&format!("topics/{topic}")).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    let all = futures_util::future::join_all(answers);
+    tokio::time::timeout(within, all).await.context("a shard is not served")?;
+    Ok(())
 }
 
 /// Waits until every order is settled, and as many steps have arrived and are settled as there must be. If
@@ -131,21 +175,30 @@ async fn busy(progress: &Progress, kill: u64) -> anyhow::Result<()> {
 async fn drained(client: &Client) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {
-        let open = backlog(client, TOPIC, GROUP).await?.0 + client.under_way().0;
-        let (mut waiting, mut arrived) = (0, 0);
-        for topic in STEPS {
-            let (backlog, next) = backlog(client, topic, READERS).await?;
-            (waiting, arrived) = (waiting + backlog, arrived + next);
-        }
-        let (orders, _) = client.acknowledged();
-        let all = orders * STEPS_OF_AN_ORDER as u64;
         let is_late = began.elapsed() > PATIENCE;
-        if open + waiting == 0 && (arrived >= all || is_late) {
-            return Ok(());
+        // Some shards may be on their way to another server yet.
+        if let Ok((open, waiting, arrived)) = left(client).await {
+            let (orders, _) = client.acknowledged();
+            let all = orders * STEPS_OF_AN_ORDER as u64;
+            if open + waiting == 0 && (arrived >= all || is_late) {
+                return Ok(());
+            }
+            anyhow::ensure!(!is_late, "it does not drain: {open} orders, {waiting} steps");
         }
-        anyhow::ensure!(!is_late, "it does not drain: {open} orders, {waiting} steps");
+        anyhow::ensure!(!is_late, "it does not answer");
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Orders that are open, steps that wait, and steps that have arrived.
+async fn left(client: &Client) -> anyhow::Result<(u64, u64, u64)> {
+    let open = backlog(client, TOPIC, GROUP).await?.0 + client.under_way().0;
+    let (mut waiting, mut arrived) = (0, 0);
+    for topic in STEPS {
+        let (backlog, next) = backlog(client, topic, READERS).await?;
+        (waiting, arrived) = (waiting + backlog, arrived + next);
+    }
+    Ok((open, waiting, arrived))
 }
 
 /// What a group has not settled, and how many messages it was ever given.

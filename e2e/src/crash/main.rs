@@ -6,12 +6,15 @@
 //! 4. `full`: a small disk, filled to the mark and drained.
 //! 5. `effects`, only if named: killed KILLS times while commits end effects and send next steps to other shards.
 //!    Then its ledger is exported and verified, and so are copies of it that were changed.
+//! 6. `cluster`, only if named: the same load on three servers and a PostgreSQL. KILLS rounds of: a server is killed,
+//!    paused for longer than its lease, stopped; PostgreSQL is restarted as if it crashed, and killed.
 //!
 //! Each time everything is drained at the end and the checker judges what the clients saw: nothing
 //! acknowledged is lost, nothing settled comes back, no stale attempt was let through.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 mod clients;
+mod cluster;
 mod crossing;
 mod effects;
 mod faults;
@@ -29,7 +32,8 @@ use std::time::Instant;
 use anyhow::Context as _;
 use driftq_e2e::directory::Directory;
 
-use crossing::COMMITTED_PER_KILL;
+use cluster::{COMMITTED_PER_FAULT, SERVED_AGAIN};
+use crossing::{COMMITTED_PER_KILL, Judged};
 use kills::{ACKED_PER_KILL, Disk, PRODUCED_PER_KILL};
 
 /// Unknown outcomes there must have been: a thousand for 300 kills.
@@ -41,7 +45,7 @@ const KILLS_PER_FAULT: u64 = 6;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full|effects]";
+    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full|effects|cluster]";
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().context(USAGE)?;
     let kills: u64 = arguments.next().context(USAGE)?.parse().context(USAGE)?;
@@ -62,6 +66,11 @@ async fn main() -> anyhow::Result<ExitCode> {
     if only.as_deref() == Some("effects") {
         let found;
         (found, proved) = crossed(&binary, &data.path().join("effects"), kills).await?;
+        violations += found;
+    }
+    if only.as_deref() == Some("cluster") {
+        let found;
+        (found, proved) = stormed(&binary, kills).await?;
         violations += found;
     }
     println!("kills {kills}, violations {violations}{proved}, {} s", began.elapsed().as_secs());
@@ -96,28 +105,8 @@ async fn killed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> 
 /// Returns the violations, and what was proved besides.
 async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<(usize, String)> {
     let run = crossing::run(binary, data, kills).await?;
-    for violation in run.report.violations.iter().take(20) {
-        println!("{violation:?}");
-    }
-    println!(
-        "kills {} with enough under way ({} more repeated), orders {}, commits {}, steps to other shards {}, replayed {}, steps missing {}, doubled {}, violations {}",
-        run.kills,
-        run.repeated,
-        run.orders,
-        run.committed,
-        run.queued,
-        run.replayed,
-        run.missing,
-        run.doubled,
-        run.report.violations.len()
-    );
-    anyhow::ensure!(
-        run.committed >= kills * COMMITTED_PER_KILL
-            && run.queued > run.committed
-            && run.replayed > 0,
-        "too little happened"
-    );
-    anyhow::ensure!(run.missing + run.doubled == 0, "a step is missing or there twice");
+    println!("kills {} with enough under way ({} more repeated)", run.kills, run.repeated);
+    judged(&run.judged, kills * COMMITTED_PER_KILL)?;
     let proof = run.proof?;
     println!(
         "export: {} bytes in {} ms, verified in {} ms: decisions {}, of which clients were told {}; outcomes {} of {} orders; copies checked in {} ms",
@@ -127,14 +116,49 @@ async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<(usize
         proof.decisions,
         proof.told,
         proof.outcomes,
-        run.orders,
+        run.judged.orders,
         proof.copies.as_millis()
     );
     let proved = format!(
         ", exported decisions {}, changed copies refused {}",
         proof.decisions, proof.refused
     );
-    Ok((run.report.violations.len(), proved))
+    Ok((run.judged.report.violations.len(), proved))
+}
+
+/// Prints what became of everything; fails if too little happened, or a step is missing or there twice.
+fn judged(judged: &Judged, committed_min: u64) -> anyhow::Result<()> {
+    for violation in judged.report.violations.iter().take(20) {
+        println!("{violation:?}");
+    }
+    println!(
+        "orders {}, commits {}, steps to other shards {}, replayed {}, steps missing {}, doubled {}, violations {}",
+        judged.orders,
+        judged.committed,
+        judged.queued,
+        judged.replayed,
+        judged.missing,
+        judged.doubled,
+        judged.report.violations.len()
+    );
+    anyhow::ensure!(
+        judged.committed >= committed_min
+            && judged.queued > judged.committed
+            && judged.replayed > 0,
+        "too little happened"
+    );
+    anyhow::ensure!(judged.missing + judged.doubled == 0, "a step is missing or there twice");
+    Ok(())
+}
+
+/// Returns the violations, and how soon shards were served again.
+async fn stormed(binary: &str, rounds: u64) -> anyhow::Result<(usize, String)> {
+    let run = cluster::run(binary, rounds).await?;
+    judged(&run.judged, run.faults * COMMITTED_PER_FAULT)?;
+    let served = run.served_again.as_millis();
+    anyhow::ensure!(run.served_again < SERVED_AGAIN, "served again only after {served} ms");
+    let proved = format!(", faults {}, served again after {served} ms at most", run.faults);
+    Ok((run.judged.report.violations.len(), proved))
 }
 
 async fn control(binary: &str, data: &Path) -> anyhow::Result<usize> {

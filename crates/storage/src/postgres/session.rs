@@ -11,7 +11,8 @@ use super::Failed;
 use super::target::{CONNECT_TIMEOUT, Target};
 
 /// The statements of this engine name their rows by full keys. What is left to the planner is forbidden, so
-/// that no plan walks a table. A stuck transaction must not keep a shard from its next owner.
+/// that no plan walks a table. A process that is stopped in the middle of a transaction must not keep a shard
+/// from its next owner: transactions are sent as a whole, so one that waits for its client has lost it.
 const SETTINGS: &str = "
     SET search_path = driftq;
     SET synchronous_commit = 'on';
@@ -23,7 +24,7 @@ const SETTINGS: &str = "
     SET jit = off;
     SET statement_timeout = 0;
     SET lock_timeout = '5s';
-    SET idle_in_transaction_session_timeout = '10s'";
+    SET idle_in_transaction_session_timeout = '2s'";
 
 /// A connection that nobody else uses meanwhile.
 pub(super) struct Session {

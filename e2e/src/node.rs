@@ -1,0 +1,95 @@
+//! One of several servers on a PostgreSQL: killed, paused, started again at the same address.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+/// How long a server may take to be ready, and to be gone.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server, and what it is started with.
+pub struct Node {
+    binary: String,
+    arguments: Vec<String>,
+    listen: String,
+    child: Child,
+}
+
+impl Node {
+    /// Starts one on a database that gets so many shards, and loses them to others after so long.
+    pub async fn start(
+        binary: &str,
+        database: &str,
+        shards: u32,
+        lease_ms: u64,
+    ) -> anyhow::Result<Node> {
+        let (shards, lease_ms) = (shards.to_string(), lease_ms.to_string());
+        let arguments = ["--database-url", database, "--storage-shards", &shards];
+        let arguments = arguments.into_iter().chain(["--cluster-lease-ms", &lease_ms]);
+        let arguments: Vec<String> = arguments.map(str::to_owned).collect();
+        let (child, listen) = spawn(binary, &arguments, "127.0.0.1:0").await?;
+        Ok(Node { binary: binary.to_owned(), arguments, listen, child })
+    }
+
+    /// Where its API is.
+    pub fn url(&self) -> String {
+        format!("http://{}/v1", self.listen)
+    }
+
+    /// SIGKILL, and wait until it is gone.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::KILL)?;
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.context("it does not die")??;
+        Ok(())
+    }
+
+    /// SIGTERM, and wait until it is gone.
+    pub async fn stop(&mut self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)?;
+        tokio::time::timeout(PATIENCE, self.child.wait()).await.context("it does not stop")??;
+        Ok(())
+    }
+
+    /// SIGSTOP: it answers nobody, and does not know it.
+    pub fn pause(&self) -> anyhow::Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) -> anyhow::Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    /// Another process at the same address.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        (self.child, _) = spawn(&self.binary, &self.arguments, &self.listen).await?;
+        Ok(())
+    }
+
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+        Ok(kill_process(id.context("it has ended")?, signal)?)
+    }
+}
+
+async fn spawn(binary: &str, more: &[String], listen: &str) -> anyhow::Result<(Child, String)> {
+    let mut child = Command::new(binary)
+        .args(["serve", "--engine", "postgres", "--listen", listen])
+        .args(more)
+        .env("DRIFTQ_LOG", "error")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .with_context(|| format!("start {binary}"))?;
+    let out = child.stdout.take().context("its output is piped")?;
+    let mut lines = BufReader::new(out).lines();
+    let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
+    let line = line.context("it does not get ready")??.context("it ended before it was ready")?;
+    let listen = line.strip_prefix("listening on http://").context("its first line is another")?;
+    Ok((child, listen.to_owned()))
+}
