@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::config::Config;
-use crate::node::{Among, Order, Told};
+use crate::node::{Among, Commander, Order};
 
 pub(crate) use client::{Client, EPOCH, SECRET, SHARD, There};
 pub(crate) use frames::frame;
@@ -64,11 +64,7 @@ impl Joining {
     }
 
     /// Takes part, and gives `orders` to the task of each shard, until `leaving` and everything is given up.
-    pub(crate) async fn join(
-        self,
-        orders: Vec<watch::Sender<Told>>,
-        leaving: watch::Receiver<bool>,
-    ) {
+    pub(crate) async fn join(self, orders: Vec<Commander>, leaving: watch::Receiver<bool>) {
         let Joining { seat, member, lease_ms, happened, routes } = self;
         Membership { seat, member, lease_ms, happened, routes, orders, leaving }.run().await;
     }
@@ -82,7 +78,7 @@ struct Membership {
     happened: mpsc::UnboundedReceiver<Event>,
     routes: watch::Sender<Routes>,
     /// What each shard's task is told.
-    orders: Vec<watch::Sender<Told>>,
+    orders: Vec<Commander>,
     /// True: the process is to stop.
     leaving: watch::Receiver<bool>,
 }
@@ -101,7 +97,7 @@ impl Membership {
                     Action::Renew { draining } => self.renew(draining),
                     Action::Claim { shard, epoch } => self.order(shard.0, Order::Claim(epoch)),
                     Action::GiveUp { shard, epoch } => self.order(shard.0, Order::GiveUp(epoch)),
-                    Action::Abandon(shard) => self.order(shard.0, Order::Nothing),
+                    Action::Abandon(shard) => self.order(shard.0, Order::Drop),
                     Action::Leave => return self.leave().await,
                 }
             }
@@ -122,7 +118,8 @@ impl Membership {
 
     fn order(&self, shard: u32, order: Order) {
         if let Some(to) = self.orders.get(shard as usize) {
-            to.send_modify(|told| *told = told.then(order));
+            // Gone when the process ends.
+            let _gone = to.send(order);
         }
     }
 

@@ -35,9 +35,10 @@ pub use status::Status;
 use crate::cluster::{Client, Routes, Seat};
 use crate::metrics::Metrics;
 use mailbox::{Mail, Mailbox};
+use orders::Orders;
 use peers::{Others, Peers};
 
-pub(crate) use orders::{Order, Told};
+pub(crate) use orders::{Commander, Order};
 
 /// Calls that may wait for the shard; more are refused as overload.
 const CALLS_MAX: usize = 65_536;
@@ -61,7 +62,7 @@ pub struct Node {
 
 /// The tasks that serve the shards.
 pub struct ShardTasks {
-    orders: Vec<watch::Sender<Told>>,
+    orders: Vec<Commander>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -69,7 +70,8 @@ impl ShardTasks {
     /// Lets what is decided be committed and released, then ends.
     pub async fn stop(self) {
         for orders in &self.orders {
-            orders.send_modify(|told| *told = told.then(Order::Stop));
+            // One that has ended needs no order.
+            let _ended = orders.send(Order::Stop);
         }
         for task in self.tasks {
             // It does not panic; if it did, there is nothing left to wait for.
@@ -78,7 +80,7 @@ impl ShardTasks {
     }
 
     /// What each shard's task is told.
-    pub(crate) fn orders(&self) -> Vec<watch::Sender<Told>> {
+    pub(crate) fn orders(&self) -> Vec<Commander> {
         self.orders.clone()
     }
 }
@@ -102,7 +104,7 @@ impl Node {
         let awaited = Awaited::default();
         let (seat, routes) = among.map(|Among { seat, routes }| (seat, routes)).unzip();
         let (order, status) = match seat {
-            Some(_) => (Order::Nothing, Status::Elsewhere),
+            Some(_) => (Order::Drop, Status::Elsewhere),
             None => (Order::Always, Status::Starting),
         };
         let numbers = (0..config.shards.max(1)).map(ShardId);
@@ -114,10 +116,10 @@ impl Node {
         let others =
             routes.map(|routes| Others { routes, client: Client::new(keys.peer_secret()) });
         let peers = Peers::new(mailboxes.clone(), others);
-        let (mut statuses, mut all_orders, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut statuses, mut commanders, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
         for ((number, inbox), mailbox) in numbers.zip(inboxes).zip(mailboxes) {
             let (status, seen) = watch::channel(status.clone());
-            let (orders, told) = watch::channel(Told::first(order));
+            let (commander, orders) = Orders::new(order);
             let task = shard_task::ShardTask {
                 engine: engine.clone(),
                 config: ShardConfig { shard: number, ..config.clone() },
@@ -125,19 +127,19 @@ impl Node {
                 peers: peers.clone(),
                 inbox,
                 status,
-                orders: told,
+                orders,
                 metrics: metrics.clone(),
                 awaited: awaited.clone(),
                 seat: seat.clone(),
             };
             statuses.push(seen);
-            all_orders.push(orders);
+            commanders.push(commander);
             tasks.push(tokio::spawn(task.run()));
         }
         let consumers = Arc::new(AtomicU64::new(0));
         let node =
             Node { peers, statuses: statuses.into(), consumers, keys: Arc::new(keys), awaited };
-        (node, ShardTasks { orders: all_orders, tasks })
+        (node, ShardTasks { orders: commanders, tasks })
     }
 
     /// How many shards there are.

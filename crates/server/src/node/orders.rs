@@ -1,6 +1,8 @@
-//! What the task of a shard is told to do about it.
+//! What the task of a shard is told to do about it. Each order is done, one after the other: whoever gives one
+//! waits for its end.
 
 use driftq_core::Epoch;
+use tokio::sync::mpsc;
 
 /// What to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,40 +15,22 @@ pub(crate) enum Order {
     /// this one.
     GiveUp(Epoch),
     /// Drop it at once.
-    Nothing,
+    Drop,
     /// Stop serving it when what is decided has been committed, for good.
     Stop,
 }
 
-/// The last order; two that say the same have two numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Told {
-    pub(crate) order: Order,
-    pub(crate) number: u64,
+/// Where orders go in.
+pub(crate) type Commander = mpsc::UnboundedSender<Order>;
+
+/// Orders as they come.
+pub(super) struct Orders {
+    queue: mpsc::UnboundedReceiver<Order>,
+    /// Heard while the shard was served, and not done yet.
+    heard: Option<Order>,
 }
 
-impl Told {
-    pub(super) fn first(order: Order) -> Told {
-        Told { order, number: 0 }
-    }
-
-    /// Another order after this one.
-    pub(crate) fn then(self, order: Order) -> Told {
-        Told { order, number: self.number + 1 }
-    }
-
-    /// What it means to a task that serves by the order of this number.
-    pub(super) fn to_server(self, by: u64) -> Serve {
-        match self.order {
-            Order::Always => Serve::On,
-            Order::Claim(_) if self.number == by => Serve::On,
-            Order::Claim(_) | Order::Nothing => Serve::Drop,
-            Order::GiveUp(_) | Order::Stop => Serve::End,
-        }
-    }
-}
-
-/// Whether to go on.
+/// What an order means to a shard that is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Serve {
     On,
@@ -54,4 +38,58 @@ pub(super) enum Serve {
     End,
     /// At once.
     Drop,
+}
+
+impl Orders {
+    pub(super) fn new(first: Order) -> (Commander, Orders) {
+        let (commander, queue) = mpsc::unbounded_channel();
+        (commander, Orders { queue, heard: Some(first) })
+    }
+
+    /// The next to be done.
+    pub(super) async fn next(&mut self) -> Order {
+        match self.heard.take() {
+            Some(order) => order,
+            // Nobody is left to give any.
+            None => self.queue.recv().await.unwrap_or(Order::Stop),
+        }
+    }
+
+    /// The next one that comes while the shard is served.
+    pub(super) async fn hear(&mut self) -> Serve {
+        let order = self.queue.recv().await.unwrap_or(Order::Stop);
+        match order {
+            Order::Always => Serve::On,
+            Order::Drop => Serve::Drop,
+            Order::GiveUp(_) | Order::Stop => {
+                self.heard = Some(order);
+                Serve::End
+            }
+            Order::Claim(_) => {
+                self.heard = Some(order);
+                Serve::Drop
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever said it waits for the end of it.
+    #[tokio::test]
+    async fn what_is_dropped_while_it_is_given_up_is_still_given_up() {
+        let (commander, mut orders) = Orders::new(Order::Claim(Epoch(1)));
+        assert_eq!(orders.next().await, Order::Claim(Epoch(1)));
+        for order in [Order::GiveUp(Epoch(2)), Order::Drop, Order::Claim(Epoch(2))] {
+            commander.send(order).expect("it listens");
+        }
+        assert_eq!(orders.hear().await, Serve::End);
+        assert_eq!(orders.hear().await, Serve::Drop);
+        assert_eq!(orders.next().await, Order::GiveUp(Epoch(2)));
+        assert_eq!(orders.next().await, Order::Claim(Epoch(2)));
+        drop(commander);
+        assert_eq!(orders.next().await, Order::Stop);
+    }
 }

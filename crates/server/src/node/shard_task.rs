@@ -27,7 +27,7 @@ use crate::metrics::Metrics;
 
 use super::awaited::Awaited;
 use super::mailbox::{Answer, Deliver, Handed, Mail, Mailbox};
-use super::orders::{Order, Serve, Told};
+use super::orders::{Order, Orders, Serve};
 use super::peers::Peers;
 use super::{Given, Inbox, Seat, Status};
 
@@ -46,7 +46,7 @@ pub(super) struct ShardTask {
     pub(super) mailbox: Mailbox,
     pub(super) inbox: Inbox,
     pub(super) status: watch::Sender<Status>,
-    pub(super) orders: watch::Receiver<Told>,
+    pub(super) orders: Orders,
     pub(super) metrics: Arc<Metrics>,
     pub(super) awaited: Awaited,
     /// The way to every shard.
@@ -68,15 +68,13 @@ impl ShardTask {
     pub(super) async fn run(mut self) {
         let began = Instant::now();
         loop {
-            let told = *self.orders.borrow_and_update();
-            match told.order {
+            match self.next_order().await {
                 Order::Stop => break,
-                Order::Nothing => {}
+                Order::Drop => {}
                 Order::GiveUp(epoch) => self.give_up(epoch).await,
-                Order::Always => self.serve(told, None, began).await,
-                Order::Claim(epoch) => self.serve(told, Some(epoch), began).await,
+                Order::Always => self.serve(None, began).await,
+                Order::Claim(epoch) => self.serve(Some(epoch), began).await,
             }
-            self.refuse_until_told(told).await;
         }
         self.status.send_replace(Status::Stopped);
         self.inbox.close();
@@ -86,7 +84,7 @@ impl ShardTask {
     }
 
     /// Serves a copy of the shard from its claim to its loss.
-    async fn serve(&mut self, told: Told, epoch: Option<Epoch>, began: Instant) {
+    async fn serve(&mut self, epoch: Option<Epoch>, began: Instant) {
         let engine = self.engine.clone();
         let (ownership, now, recovered) = match self.recover(epoch).await {
             Ok(recovered) => recovered,
@@ -105,7 +103,7 @@ impl ShardTask {
         let start = clock.now(ms_since(began));
         let pipeline = Pipeline::new(recovered, epoch, start, PipelineConfig::default());
         let serving = Serving::new(&*engine, ownership, pipeline, clock, began, self);
-        let over = serving.run(told, self).await;
+        let over = serving.run(self).await;
         self.say(&over);
         let fenced = match over {
             Over::Ended | Over::Dropped => return,
@@ -160,19 +158,17 @@ impl ShardTask {
         self.status.send_replace(Status::Failed(why));
     }
 
-    /// Who calls while nothing serves is told so by the end of its call.
-    async fn refuse_until_told(&mut self, told: Told) {
+    /// What to do next. Who calls while nothing serves is told so by the end of its call.
+    async fn next_order(&mut self) -> Order {
         let again = tokio::time::sleep(CLAIM_AGAIN);
         tokio::pin!(again);
-        // It may have been seen while the shard was served.
-        while *self.orders.borrow() == told {
+        loop {
             tokio::select! {
-                () = &mut again, if told.order == Order::Always => return,
-                _ = self.orders.changed() => {}
-                mail = self.inbox.recv() => match mail {
-                    Some(mail) => mail.refuse(),
-                    None => return,
-                },
+                biased;
+                order = self.orders.next() => return order,
+                // There is no other node to serve it.
+                () = &mut again, if self.seat.is_none() => return Order::Always,
+                Some(mail) = self.inbox.recv() => mail.refuse(),
             }
         }
     }
@@ -235,18 +231,14 @@ impl<'a> Serving<'a> {
         self.clock.now(ms_since(self.began))
     }
 
-    async fn run(mut self, told: Told, task: &mut ShardTask) -> Over {
+    async fn run(mut self, task: &mut ShardTask) -> Over {
         task.status.send_replace(Status::Serving { lead_ms: self.clock.lead_ms() });
         let mut mail = Vec::new();
+        let mut is_stopping = false;
         loop {
             if let Err(over) = self.turn(&task.mailbox) {
                 return over;
             }
-            let is_stopping = match task.orders.borrow().to_server(told.number) {
-                Serve::On => false,
-                Serve::End => true,
-                Serve::Drop => return Over::Dropped,
-            };
             if is_stopping && self.commits.is_empty() && self.reads.is_empty() {
                 return Over::Ended;
             }
@@ -272,7 +264,11 @@ impl<'a> Serving<'a> {
                     mail.drain(..).for_each(|mail| self.take(mail));
                 }
                 () = tokio::time::sleep(until.unwrap_or_default()), if until.is_some() && !is_stopping => {}
-                _ = task.orders.changed() => {}
+                serve = task.orders.hear() => match serve {
+                    Serve::On => {}
+                    Serve::End => is_stopping = true,
+                    Serve::Drop => return Over::Dropped,
+                },
             }
         }
     }
