@@ -43,13 +43,16 @@ impl Node {
     /// SIGKILL, and wait until it is gone.
     pub async fn kill(&mut self) -> anyhow::Result<()> {
         self.signal(Signal::KILL)?;
-        tokio::time::timeout(PATIENCE, self.child.wait()).await.context("it does not die")??;
-        Ok(())
+        self.ended().await
     }
 
-    /// SIGTERM, and wait until it is gone.
-    pub async fn stop(&mut self) -> anyhow::Result<()> {
-        self.signal(Signal::TERM)?;
+    /// SIGTERM: it hands over, and ends.
+    pub fn stop(&self) -> anyhow::Result<()> {
+        self.signal(Signal::TERM)
+    }
+
+    /// Waits until it is gone.
+    pub async fn ended(&mut self) -> anyhow::Result<()> {
         tokio::time::timeout(PATIENCE, self.child.wait()).await.context("it does not stop")??;
         Ok(())
     }

@@ -68,7 +68,7 @@ pub(crate) async fn run(binary: &str, rounds: u64) -> anyhow::Result<Stormed> {
             match fault {
                 Fault::KillNode => victim.kill().await?,
                 Fault::PauseNode => victim.pause()?,
-                Fault::StopNode => victim.stop().await?,
+                Fault::StopNode => victim.stop()?,
                 Fault::RestartDatabase => database.restart(Stop::Immediate).await?,
                 Fault::KillDatabase => {
                     database.kill().await?;
@@ -85,7 +85,11 @@ pub(crate) async fn run(binary: &str, rounds: u64) -> anyhow::Result<Stormed> {
                 println!("{fault:?}: served again after {} ms", began.elapsed().as_millis());
             }
             match fault {
-                Fault::KillNode | Fault::StopNode => victim.start_again().await?,
+                Fault::KillNode => victim.start_again().await?,
+                Fault::StopNode => {
+                    victim.ended().await?;
+                    victim.start_again().await?;
+                }
                 Fault::PauseNode => victim.resume()?,
                 Fault::RestartDatabase | Fault::KillDatabase => {}
             }
