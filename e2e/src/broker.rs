@@ -112,16 +112,22 @@ async fn spawn(
             strace
         }
     };
-    let mut child = command
+    command
         .args(["serve", "--engine", "sqlite", "--listen", listen, "--data"])
         .arg(data)
-        .args(more)
+        .args(more);
+    listening(command).await
+}
+
+/// Starts a server, and waits until it says where it listens.
+pub(crate) async fn listening(mut command: Command) -> anyhow::Result<(Child, String)> {
+    let mut child = command
         .env("DRIFTQ_LOG", "error")
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .kill_on_drop(true)
         .spawn()
-        .with_context(|| format!("start {binary}; is strace installed?"))?;
+        .with_context(|| format!("start {:?}; is strace installed?", command.as_std()))?;
     let out = child.stdout.take().context("its output is piped")?;
     let mut lines = BufReader::new(out).lines();
     let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;

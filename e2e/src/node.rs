@@ -1,14 +1,14 @@
 //! One of several servers on a PostgreSQL: killed, paused, started again at the same address.
 
-use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-/// How long a server may take to be ready, and to be gone.
+use crate::broker::listening;
+
+/// How long a server may take to be gone: it hands over first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, and what it is started with.
@@ -80,19 +80,7 @@ impl Node {
 }
 
 async fn spawn(binary: &str, more: &[String], listen: &str) -> anyhow::Result<(Child, String)> {
-    let mut child = Command::new(binary)
-        .args(["serve", "--engine", "postgres", "--listen", listen])
-        .args(more)
-        .env("DRIFTQ_LOG", "error")
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .with_context(|| format!("start {binary}"))?;
-    let out = child.stdout.take().context("its output is piped")?;
-    let mut lines = BufReader::new(out).lines();
-    let line = tokio::time::timeout(PATIENCE, lines.next_line()).await;
-    let line = line.context("it does not get ready")??.context("it ended before it was ready")?;
-    let listen = line.strip_prefix("listening on http://").context("its first line is another")?;
-    Ok((child, listen.to_owned()))
+    let mut command = Command::new(binary);
+    command.args(["serve", "--engine", "postgres", "--listen", listen]).args(more);
+    listening(command).await
 }

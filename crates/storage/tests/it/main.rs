@@ -5,4 +5,4 @@ mod sqlite;
 
 driftq_storage::conformance!(memory, driftq_storage::Memory::new(|| driftq_core::Timestamp(0)));
 driftq_storage::conformance!(sqlite_engine, crate::sqlite::Fresh::new());
-driftq_storage::conformance!(postgres_engine, crate::postgres::Fresh::new());
+driftq_storage::conformance!(postgres_engine, crate::postgres::fresh());

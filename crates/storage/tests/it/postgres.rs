@@ -34,43 +34,8 @@ async fn database() -> String {
 }
 
 /// An engine over a database that nobody else has.
-pub(crate) struct Fresh {
-    engine: Postgres,
-}
-
-impl Fresh {
-    pub(crate) fn new() -> Fresh {
-        let engine = RUNTIME
-            .block_on(async { Postgres::open(&database().await, None).await.expect("it opens") });
-        Fresh { engine }
-    }
-}
-
-impl Engine for Fresh {
-    fn claim(&self, shard: ShardId) -> Answer<'_, (Ownership, Timestamp)> {
-        self.engine.claim(shard)
-    }
-
-    fn load<'a>(
-        &'a self,
-        ownership: Ownership,
-        each: &'a mut (dyn FnMut(Row) + Send),
-    ) -> Answer<'a, ()> {
-        self.engine.load(ownership, each)
-    }
-
-    fn read(&self, ownership: Ownership, reads: Vec<Read>) -> Answer<'_, Vec<Vec<Row>>> {
-        self.engine.read(ownership, reads)
-    }
-
-    fn commit(
-        &self,
-        ownership: Ownership,
-        batch: BatchNo,
-        writes: Vec<Write>,
-    ) -> Answer<'_, Timestamp> {
-        self.engine.commit(ownership, batch, writes)
-    }
+pub(crate) fn fresh() -> Postgres {
+    RUNTIME.block_on(async { open(&database().await).await })
 }
 
 const SHARD: ShardId = ShardId(7);
