@@ -32,7 +32,7 @@ pub use lost::Lost;
 pub(crate) use mailbox::{Answer, Deliver, Deliveries, Given, Handed};
 pub use status::Status;
 
-use crate::cluster::{Client, Routes, Seat};
+use crate::cluster::{Client, Route, Routes, Seat};
 use crate::metrics::Metrics;
 use mailbox::{Mail, Mailbox};
 use orders::Orders;
@@ -299,11 +299,18 @@ impl Node {
 
     /// How the shards are that are served here: as the first that does not serve, if there is one.
     pub fn status(&self) -> Status {
-        if self.peers.routes().is_some_and(|routes| !routes.borrow().is_known()) {
+        let routes = self.peers.routes().map(|routes| routes.borrow().clone());
+        if routes.as_ref().is_some_and(|routes| !routes.is_known()) {
             return Status::Starting;
         }
-        let all = self.statuses.iter().map(|status| status.borrow().clone());
-        all.reduce(Status::worse).unwrap_or(Status::Stopped)
+        // What was lost here may be served there by now.
+        let is_there = |shard: u32| {
+            let route = routes.as_ref().and_then(|routes| routes.to(ShardId(shard)));
+            matches!(route, Some(Route::There { .. }))
+        };
+        let all = (0..).zip(&*self.statuses).filter(|(shard, _)| !is_there(*shard));
+        let all = all.map(|(_, status)| status.borrow().clone());
+        all.reduce(Status::worse).unwrap_or(Status::Elsewhere)
     }
 
     /// Waits until every shard serves, or one will not. Among others it may be somewhere else, and is not

@@ -155,7 +155,10 @@ impl ShardTask {
         };
         self.metrics.lost();
         tracing::error!(shard = %self.config.shard, why, "shard lost; it is claimed again");
-        self.status.send_replace(Status::Failed(why));
+        self.status.send_replace(match &self.seat {
+            Some(_) => Status::Lost(format!("shard {} is not served: {why}", self.config.shard)),
+            None => Status::Failed(why),
+        });
     }
 
     /// What to do next. Who calls while nothing serves is told so by the end of its call.

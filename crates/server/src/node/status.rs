@@ -12,6 +12,8 @@ pub enum Status {
     },
     /// Another node serves it, or will.
     Elsewhere,
+    /// It was to be served here and is not; it is claimed again.
+    Lost(String),
     /// It does not answer, and says why.
     Failed(String),
     /// It was told to stop.
@@ -39,6 +41,7 @@ impl Status {
                 Some(format!("clock: {} s behind what was stored; set it right", lead_ms / 1_000))
             }
             Status::Serving { .. } | Status::Elsewhere => None,
+            Status::Lost(why) => Some(format!("shards: {why}; claimed again")),
             Status::Failed(why) => Some(format!("storage: {why}, restart needed")),
             Status::Stopped => Some("draining: the server is shutting down".to_owned()),
         }
