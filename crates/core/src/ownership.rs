@@ -211,7 +211,7 @@ impl Ownerships {
         match event {
             Event::Renewed(view) => self.renewed(now, view),
             Event::RenewFailed => self.asked_at = None,
-            Event::Claimed { shard, epoch } => self.claimed(shard, epoch, actions),
+            Event::Claimed { shard, epoch } => self.claimed(now, shard, epoch, actions),
             Event::ClaimFailed(shard) => self.claim_failed(now, shard),
             Event::Lost { shard, epoch, fenced } => self.lost(now, shard, epoch, fenced),
             Event::GivenUp(shard) => self.given_up(shard),
@@ -231,9 +231,11 @@ impl Ownerships {
             // Nothing to serve by.
             return;
         }
-        for (seen, known) in view.shards.iter_mut().zip(&self.view.shards) {
-            if seen.epoch < known.epoch {
-                // Seen before a claim of ours was done, and heard after.
+        let known = self.view.shards.iter().zip(&self.seats);
+        for (seen, (known, seat)) in view.shards.iter_mut().zip(known) {
+            // Seen before a claim of ours was done, and heard after. Otherwise the database itself has gone
+            // back, and is right.
+            if seen.epoch < known.epoch && seat.claimed_at.is_some_and(|at| at >= asked_at) {
                 *seen = *known;
             }
         }
@@ -251,12 +253,13 @@ impl Ownerships {
         }
     }
 
-    fn claimed(&mut self, shard: ShardId, epoch: Epoch, actions: &mut Vec<Action>) {
+    fn claimed(&mut self, now: Timestamp, shard: ShardId, epoch: Epoch, actions: &mut Vec<Action>) {
         let number = shard.0 as usize;
         if let Some(held) = self.view.shards.get_mut(number).filter(|held| held.epoch < epoch) {
             *held = Held { epoch, node: Some(self.me) };
         }
         let Some(seat) = self.seats.get_mut(number) else { return };
+        seat.claimed_at = Some(now);
         if seat.state == (State::Claiming { doomed: false }) {
             seat.state = State::Serving { epoch };
         } else {

@@ -37,6 +37,11 @@ pub enum StartError {
         "{0} can be reached from other machines: set DRIFTQ_API_KEY_FILE, or say --insecure if the network keeps others out"
     )]
     Open(SocketAddr),
+    /// Other nodes could not find it.
+    #[error(
+        "other nodes on this database cannot reach {0}: listen at another address, or set cluster.advertise"
+    )]
+    Hidden(SocketAddr),
     /// The shard cannot be recovered.
     #[error("the data cannot be served: {0}")]
     Recovery(String),
@@ -85,8 +90,8 @@ impl Server {
         let mut joining = postgres.map(|postgres| Joining::new(postgres, &config, address));
         let among = joining.as_mut().map(Joining::among);
         let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics, among);
-        let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));
-        if let Status::Failed(why) = node.until_decided().await {
+        let is_among_others = joining.is_some();
+        if !is_among_others && let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
         }
         let mut beside = JoinSet::new();
@@ -119,6 +124,11 @@ impl Server {
         });
         beside.spawn(refusals.tell());
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
+        // Others ask it as soon as it serves something: it answers before it joins.
+        let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));
+        if is_among_others {
+            node.until_decided().await;
+        }
         Ok(Server { address, node, shards, draining, http, beside, leaving, member })
     }
 
@@ -188,6 +198,10 @@ async fn open(config: &Config) -> Result<Opened, StartError> {
         }
         EngineConfig::Postgres(url) => {
             let engine = Arc::new(Postgres::open(url, config.shards).await?);
+            let is_hidden = config.listen.ip().is_loopback() && config.advertise.is_none();
+            if is_hidden && !engine.is_here() {
+                return Err(StartError::Hidden(config.listen));
+            }
             let identity = engine.identity().clone();
             let about = about("postgres", engine.durability());
             Opened { engine: engine.clone(), identity, about, postgres: Some(engine) }

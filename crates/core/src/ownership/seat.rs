@@ -28,13 +28,15 @@ pub(super) struct Seat {
     pub(super) state: State,
     /// Not claimed before; none if nothing has failed yet.
     pub(super) claim_at: Option<Timestamp>,
+    /// When a claim of ours was last heard to be done.
+    pub(super) claimed_at: Option<Timestamp>,
     /// How often a claim failed, or what was claimed was lost, without a pause.
     failures: u32,
 }
 
 impl Seat {
     pub(super) fn new() -> Seat {
-        Seat { state: State::Idle, claim_at: None, failures: 0 }
+        Seat { state: State::Idle, claim_at: None, claimed_at: None, failures: 0 }
     }
 
     pub(super) fn has_failed_lately(&self, now: Timestamp) -> bool {

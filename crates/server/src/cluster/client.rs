@@ -1,16 +1,16 @@
 //! What this node asks others: commands for shards that they serve.
 
+use std::pin::Pin;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
-use driftq_core::command::Join;
+use driftq_core::command::{Hold, Join};
 use driftq_core::travel::{open_answer, open_deliveries, pack_call};
-use driftq_core::{Answered, Command, Epoch, ShardId, Text};
+use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardId, Text};
 use futures_util::Stream;
-use tokio::sync::oneshot;
 
-use super::frames::next_frame;
+use super::frames::{frame, next_frame};
 use crate::node::{Answer, Deliver, Handed, Lost};
 
 /// Says that the request comes from a node. What only nodes know is in it.
@@ -20,6 +20,11 @@ pub(crate) const SHARD: &str = "driftq-shard";
 /// The epoch under which it is expected to be served.
 pub(crate) const EPOCH: &str = "driftq-epoch";
 
+/// The number of a consumer there.
+pub(crate) const CONSUMER: &str = "driftq-consumer";
+
+/// How long what was on its way to a consumer that is gone may take.
+const REST_WITHIN: Duration = Duration::from_secs(5);
 /// A peer that does not take a connection by then is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What is not answered by then is unknown.
@@ -38,24 +43,30 @@ pub(crate) struct There {
 /// Asks other nodes.
 #[derive(Clone)]
 pub(crate) struct Client {
-    http: reqwest::Client,
+    calls: reqwest::Client,
+    /// Consumers stay for long: they must not take the places of calls.
+    joins: reqwest::Client,
     secret: String,
 }
 
 impl Client {
     pub(crate) fn new(secret: String) -> Client {
-        let http = reqwest::Client::builder()
-            .http2_prior_knowledge()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .http2_keep_alive_interval(KEEP_ALIVE)
-            .http2_keep_alive_timeout(KEEP_ALIVE)
-            .http2_keep_alive_while_idle(true)
-            .no_proxy();
-        Client { http: http.build().expect("it needs nothing of the system"), secret }
+        let http = || {
+            let http = reqwest::Client::builder()
+                .http2_prior_knowledge()
+                .connect_timeout(CONNECT_TIMEOUT)
+                .http2_keep_alive_interval(KEEP_ALIVE)
+                .http2_keep_alive_timeout(KEEP_ALIVE)
+                .http2_keep_alive_while_idle(true)
+                .no_proxy();
+            http.build().expect("it needs nothing of the system")
+        };
+        Client { calls: http(), joins: http(), secret }
     }
 
     async fn post(&self, what: &str, to: &There, body: Vec<u8>) -> Result<reqwest::Response, Lost> {
-        let request = self.http.post(format!("{}/internal/v1/{what}", to.address));
+        let http = if what == "join" { &self.joins } else { &self.calls };
+        let request = http.post(format!("{}/internal/v1/{what}", to.address));
         let request = request
             .header(SECRET, &self.secret)
             .header(SHARD, to.shard.0)
@@ -95,48 +106,107 @@ impl Client {
         });
     }
 
-    /// Lets a consumer take part there, until its stream ends or nobody takes what it is given.
-    pub(crate) fn join(&self, to: There, join: Join, deliver: Deliver, answer: Answer) {
+    /// Has commands decided there, in their order.
+    pub(crate) fn call_all(&self, to: There, commands: Vec<Command>, answers: Vec<Answer>) {
+        let client = self.clone();
+        tokio::spawn(async move {
+            let all = client.ask_all(&to, &commands).await;
+            for (at, answer) in answers.into_iter().enumerate() {
+                let answered = match &all {
+                    Ok(all) => all.get(at).cloned().unwrap_or(Err(Lost::Unknown)),
+                    Err(lost) => Err(*lost),
+                };
+                // Whoever asked may be gone.
+                let _gone = answer.send(answered);
+            }
+        });
+    }
+
+    async fn ask_all(
+        &self,
+        to: &There,
+        commands: &[Command],
+    ) -> Result<Vec<Result<Answered, Lost>>, Lost> {
+        let body = commands.iter().flat_map(|command| frame(&pack_call(command))).collect();
+        let response = self.post("calls", to, body).await?;
+        let mut stream = std::pin::pin!(response.bytes_stream());
+        let (mut seen, mut answers) = (BytesMut::new(), Vec::with_capacity(commands.len()));
+        while let Some(frame) = next_frame(&mut stream, &mut seen).await {
+            // Without content: it was lost there, done or not.
+            answers.push(match frame.is_empty() {
+                true => Err(Lost::Unknown),
+                false => open_answer(&frame).map_err(|_| Lost::Unknown),
+            });
+        }
+        Ok(answers)
+    }
+
+    /// Lets a consumer take part there, until its stream ends or nobody takes what it is given. Then what is
+    /// still on its way is handed to `unseen`.
+    pub(crate) fn join(
+        &self,
+        to: There,
+        join: Join,
+        deliver: Deliver,
+        answer: Answer,
+        unseen: impl Fn(Hold) + Send + Sync + 'static,
+    ) {
         let client = self.clone();
         tokio::spawn(async move {
             let response = match client.post("join", &to, pack_call(&Command::Join(join))).await {
                 Ok(response) => response,
                 Err(lost) => return drop(answer.send(Err(lost))),
             };
-            follow(response.bytes_stream(), &deliver, answer).await;
+            let consumer = consumer_of(&response);
+            let mut stream = std::pin::pin!(response.bytes_stream());
+            let mut seen = BytesMut::new();
+            let first = next_frame(&mut stream, &mut seen).await;
+            let answered = first.and_then(|frame| open_answer(&frame).ok()).ok_or(Lost::Unknown);
+            let is_in = matches!(answered, Ok(Ok(_)));
+            // Whoever asked may be gone; then nobody takes anything.
+            let _gone = answer.send(answered);
+            if !is_in {
+                return;
+            }
+            while let Some(handed) = tokio::select! {
+                handed = next_handed(&mut stream, &mut seen) => handed,
+                () = deliver.closed() => None,
+            } {
+                if let Err(unsent) = deliver.send(handed) {
+                    unsent.0.holds().for_each(&unseen);
+                }
+            }
+            if !deliver.is_closed() {
+                return;
+            }
+            // It leaves, and the stream is read to its end: what is in it was leased for nobody.
+            if let Some(consumer) = consumer {
+                let _told = client.ask(&to, &Command::Leave(consumer)).await;
+            }
+            let rest = async {
+                while let Some(handed) = next_handed(&mut stream, &mut seen).await {
+                    handed.holds().for_each(&unseen);
+                }
+            };
+            let _cut = tokio::time::timeout(REST_WITHIN, rest).await;
         });
     }
 }
 
-/// The first frame is the answer; each other is what a batch gave, or, without content, the end.
-async fn follow<E>(
-    stream: impl Stream<Item = Result<Bytes, E>>,
-    deliver: &Deliver,
-    answer: oneshot::Sender<Result<Answered, Lost>>,
-) {
-    let mut stream = std::pin::pin!(stream);
-    let mut seen = BytesMut::new();
-    let first = next_frame(&mut stream, &mut seen).await;
-    let answered = first.and_then(|frame| open_answer(&frame).ok()).ok_or(Lost::Unknown);
-    let is_in = matches!(answered, Ok(Ok(_)));
-    if answer.send(answered).is_err() || !is_in {
-        return;
+/// The number that the consumer has there.
+fn consumer_of(response: &reqwest::Response) -> Option<ConsumerId> {
+    let number = response.headers().get(CONSUMER)?.to_str().ok()?.parse().ok()?;
+    Some(ConsumerId(number))
+}
+
+/// What a batch gave, or, without content, the end. None: the stream is over, or cannot be read.
+async fn next_handed<E>(
+    stream: &mut Pin<&mut impl Stream<Item = Result<Bytes, E>>>,
+    seen: &mut BytesMut,
+) -> Option<Handed> {
+    let frame = next_frame(stream, seen).await?;
+    if frame.is_empty() {
+        return Some(Handed::Dismissed);
     }
-    loop {
-        let frame = tokio::select! {
-            frame = next_frame(&mut stream, &mut seen) => frame,
-            () = deliver.closed() => return,
-        };
-        let Some(frame) = frame else { return };
-        let handed = match frame.is_empty() {
-            true => Handed::Dismissed,
-            false => match open_deliveries(&frame) {
-                Ok(given) => Handed::Given(given),
-                Err(_) => return,
-            },
-        };
-        if deliver.send(handed).is_err() {
-            return;
-        }
-    }
+    open_deliveries(&frame).ok().map(Handed::Given)
 }

@@ -15,18 +15,32 @@ pub(crate) fn frame(content: &[u8]) -> Bytes {
     bytes.freeze()
 }
 
+/// The pieces of a whole body.
+pub(crate) fn frames(body: &Bytes) -> Vec<Bytes> {
+    let (mut rest, mut frames) = (BytesMut::from(&body[..]), Vec::new());
+    while let Some(frame) = split(&mut rest) {
+        frames.push(frame);
+    }
+    frames
+}
+
+fn split(seen: &mut BytesMut) -> Option<Bytes> {
+    let length = u32::from_le_bytes(*seen.first_chunk::<LENGTH_BYTES>()?) as usize;
+    if seen.len() - LENGTH_BYTES < length {
+        return None;
+    }
+    seen.advance(LENGTH_BYTES);
+    Some(seen.split_to(length).freeze())
+}
+
 /// The next piece; `seen` is what came before of it. None: the stream is over.
 pub(super) async fn next_frame<E>(
     stream: &mut Pin<&mut impl Stream<Item = Result<Bytes, E>>>,
     seen: &mut BytesMut,
 ) -> Option<Bytes> {
     loop {
-        if let Some(length) = seen.first_chunk::<LENGTH_BYTES>() {
-            let length = u32::from_le_bytes(*length) as usize;
-            if seen.len() - LENGTH_BYTES >= length {
-                seen.advance(LENGTH_BYTES);
-                return Some(seen.split_to(length).freeze());
-            }
+        if let Some(frame) = split(seen) {
+            return Some(frame);
         }
         seen.extend_from_slice(&stream.next().await?.ok()?);
     }

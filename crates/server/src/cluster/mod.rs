@@ -20,8 +20,8 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::node::{Among, Commander, Order};
 
-pub(crate) use client::{Client, EPOCH, SECRET, SHARD, There};
-pub(crate) use frames::frame;
+pub(crate) use client::{CONSUMER, Client, EPOCH, SECRET, SHARD, There};
+pub(crate) use frames::{frame, frames};
 pub(crate) use routes::{Route, Routes};
 
 /// The seat of a shard's task among the others.
@@ -140,9 +140,23 @@ impl Membership {
         });
     }
 
+    /// Leaves, and looks where its shards have gone: what is under way is passed on to there.
     async fn leave(&self) {
-        if let Err(error) = self.seat.postgres.leave(self.member.node).await {
+        let postgres = &self.seat.postgres;
+        if let Err(error) = postgres.leave(self.member.node).await {
             tracing::warn!(why = %error, "the others learn of the end when the lease is over");
+        }
+        for _ in 0..LOOKS {
+            let Ok(view) = postgres.look(LOOK_WAIT).await else { return };
+            // There may be no others.
+            let is_last = view.nodes.is_empty();
+            let routes = Routes::seen(&view);
+            let is_done = is_last || routes.is_whole();
+            self.routes.send_replace(routes);
+            if is_done {
+                return;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
         }
     }
 
@@ -158,5 +172,9 @@ impl Membership {
     }
 }
 
+/// How often a node that leaves looks where its shards have gone, and how long after each other.
+const LOOKS: u32 = 20;
+const LOOK_AGAIN: Duration = Duration::from_millis(150);
+const LOOK_WAIT: Duration = Duration::from_secs(2);
 /// How long nothing may happen.
 const IDLE: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
 //! Where each shard is served, as far as this node knows.
 
-use driftq_core::ownership::Ownerships;
+use driftq_core::ownership::{ClusterView, Held, Ownerships};
 use driftq_core::{Epoch, NodeId, ShardId, Text};
 
 /// Where each shard is served.
@@ -33,6 +33,15 @@ impl Routes {
             Some(Route::There { address: machine.address(node)?.clone(), epoch })
         };
         Routes { shards: (0..shards as u32).map(|shard| route(ShardId(shard))).collect() }
+    }
+
+    /// As one sees them who serves none.
+    pub(super) fn seen(view: &ClusterView) -> Routes {
+        let route = |held: &Held| {
+            let address = view.nodes.get(&held.node?)?.address.clone();
+            Some(Route::There { address, epoch: held.epoch })
+        };
+        Routes { shards: view.shards.iter().map(route).collect() }
     }
 
     /// None: nobody serves it now.

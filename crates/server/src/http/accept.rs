@@ -30,6 +30,10 @@ use super::guard::new_request_id;
 /// How long the headers of a request may take, and how long a kept connection may say nothing.
 const HEADER_TIME: Duration = Duration::from_secs(30);
 /// How long a client may take nothing of what it is sent.
+/// A connection of HTTP/2 on which nothing comes for so long is asked whether it lives, and has as long to say so.
+const ALIVE_TIME: Duration = Duration::from_secs(5);
+/// Streams of one connection of HTTP/2: another node has all its consumers on one.
+const STREAMS_MAX: u32 = 4_096;
 const STALL_TIME: Duration = Duration::from_secs(30);
 /// How long connections may take to end when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
@@ -59,7 +63,9 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
     let graceful = GracefulShutdown::new();
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(HEADER_TIME);
+    let mut http2 = builder.http2();
+    http2.timer(TokioTimer::new()).keep_alive_interval(ALIVE_TIME).keep_alive_timeout(ALIVE_TIME);
+    http2.max_concurrent_streams(STREAMS_MAX);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,

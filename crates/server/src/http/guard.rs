@@ -35,8 +35,8 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let began = std::time::Instant::now();
     let request_id = request_id(request.headers());
     let headers = request.headers();
-    // Nodes know more than clients do, and are not asked for the clients' key.
-    let refused = match internal::is_from_a_node(&app, headers) {
+    // Nodes know more than clients do, and are not asked for the clients' key, on their paths.
+    let refused = match internal::is_from_a_node(&app, request.uri(), headers) {
         true => None,
         false => app.guard.refusal(headers, request.uri()),
     };

@@ -7,17 +7,17 @@ use std::convert::Infallible;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::{HeaderMap, Response, StatusCode};
+use axum::http::{HeaderMap, Response, StatusCode, Uri};
 use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
 use axum::{Router, middleware};
 use driftq_core::travel::{open_call, pack_answer, pack_deliveries};
-use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardId};
+use driftq_core::{Answered, Command, ConsumerId, Epoch, Reply, ShardId};
 use subtle::ConstantTimeEq as _;
 
 use super::App;
-use crate::cluster::{EPOCH, SECRET, SHARD, frame};
+use crate::cluster::{CONSUMER, EPOCH, SECRET, SHARD, frame, frames};
 use crate::node::{Deliveries, Handed, Lost, Node};
 
 /// The largest batch, and what it takes to say it.
@@ -26,20 +26,23 @@ const BODY_BYTES: usize = 64 << 20;
 pub(super) fn router(app: &App) -> Router<App> {
     Router::new()
         .route("/internal/v1/call", post(call))
+        .route("/internal/v1/calls", post(calls))
         .route("/internal/v1/join", post(join))
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(app.clone(), from_a_node))
 }
 
 async fn from_a_node(State(app): State<App>, request: Request, next: Next) -> Response<Body> {
-    match is_from_a_node(&app, request.headers()) {
+    match is_from_a_node(&app, request.uri(), request.headers()) {
         true => next.run(request).await,
         false => super::no_route().await.into_response(),
     }
 }
 
-pub(super) fn is_from_a_node(app: &App, headers: &HeaderMap) -> bool {
-    let Some(given) = headers.get(SECRET) else { return false };
+pub(super) fn is_from_a_node(app: &App, uri: &Uri, headers: &HeaderMap) -> bool {
+    let Some(given) = headers.get(SECRET).filter(|_| uri.path().starts_with("/internal/")) else {
+        return false;
+    };
     given.as_bytes().ct_eq(app.node.keys().peer_secret().as_bytes()).into()
 }
 
@@ -65,10 +68,32 @@ async fn call(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respon
         // It was not taken: nothing happened. A node of an older version cannot serve it.
         return told(Lost::NotServing);
     };
+    if let Command::Leave(_) = command {
+        // Its stream ends too.
+        app.node.tell(shard, command);
+        return Response::new(Body::from(pack_answer(&Ok(Reply::Done))));
+    }
     match app.node.call_here(shard, command).await {
         Ok(answered) => Response::new(Body::from(pack_answer(&answered))),
         Err(lost) => told(lost),
     }
+}
+
+/// Commands one after the other, so that a batch can decide them together.
+async fn calls(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
+    let Some(shard) = meant(&app, &headers) else { return told(Lost::NotServing) };
+    let commands = frames(&body).iter().map(|frame| open_call(frame)).collect::<Result<_, _>>();
+    let Ok(commands) = commands else { return told(Lost::NotServing) };
+    let answers = app.node.call_all_here(shard, commands).await;
+    if answers.iter().all(|answered| matches!(answered, Err(Lost::NotServing))) {
+        return told(Lost::NotServing);
+    }
+    let frames = answers.iter().map(|answered| match answered {
+        Ok(answered) => frame(&pack_answer(answered)),
+        Err(_) => frame(&[]),
+    });
+    let body: Vec<u8> = frames.flatten().collect();
+    Response::new(Body::from(body))
 }
 
 async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
@@ -86,7 +111,11 @@ async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respon
     match app.node.join_here(shard, join).await {
         Ok((answered, deliveries)) => {
             (guest.first, guest.deliveries) = (Some(answered), Some(deliveries));
-            Response::new(Body::from_stream(futures_util::stream::unfold(guest, Guest::next)))
+            let consumer = guest.consumer.0.into();
+            let body = Body::from_stream(futures_util::stream::unfold(guest, Guest::next));
+            let mut response = Response::new(body);
+            response.headers_mut().insert(CONSUMER, consumer);
+            response
         }
         Err(lost) => told(lost),
     }

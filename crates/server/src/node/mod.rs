@@ -13,6 +13,7 @@ mod peers;
 mod shard_task;
 mod status;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -34,7 +35,7 @@ pub use status::Status;
 
 use crate::cluster::{Client, Route, Routes, Seat};
 use crate::metrics::Metrics;
-use mailbox::{Mail, Mailbox};
+use mailbox::{Call, Mail, Mailbox};
 use orders::Orders;
 use peers::{Others, Peers};
 
@@ -171,8 +172,10 @@ impl Node {
             if !matches!(answered, Err(Lost::NotServing)) || began.elapsed() >= HELD {
                 return answered;
             }
-            // Either way it looks again.
-            let _moved = tokio::time::timeout(LOOK, routes.changed()).await;
+            // Either way it looks again; nothing is heard any more where this process stops.
+            if let Ok(Err(_)) = tokio::time::timeout(LOOK, routes.changed()).await {
+                tokio::time::sleep(LOOK).await;
+            }
         }
     }
 
@@ -217,10 +220,18 @@ impl Node {
         }
         // Those that nobody takes are sent again, in their order.
         let kept = self.peers.routes().map(|_| commands.clone());
-        let send = |command| self.peers.call(self.place(&command), command);
-        let sent: Vec<_> = commands.into_iter().map(send).collect();
+        let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Command>)> = BTreeMap::new();
+        for (at, command) in commands.into_iter().enumerate() {
+            let (places, of) = by_shard.entry(self.place(&command)).or_default();
+            places.push(at);
+            of.push(command);
+        }
+        let mut sent = BTreeMap::new();
+        for (shard, (places, commands)) in by_shard {
+            sent.extend(places.into_iter().zip(self.peers.call_all(shard, commands)));
+        }
         let mut answers = Vec::with_capacity(sent.len());
-        for (at, call) in sent.into_iter().enumerate() {
+        for (at, call) in sent {
             let answered = match call {
                 Ok(call) => call.answered().await,
                 Err(lost) => Err(lost),
@@ -275,6 +286,18 @@ impl Node {
         command: Command,
     ) -> Result<Answered, Lost> {
         self.peers.here(shard).call(command)?.answered().await
+    }
+
+    /// The same for several, one after the other.
+    pub(crate) async fn call_all_here(
+        &self,
+        shard: ShardId,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Answered, Lost>> {
+        let mailbox = self.peers.here(shard);
+        let sent: Vec<_> = commands.into_iter().map(|command| mailbox.call(command)).collect();
+        let answered = |call: Result<Call, Lost>| async { call?.answered().await };
+        join_all(sent.into_iter().map(answered)).await
     }
 
     /// Lets a consumer take part in a shard of this process.

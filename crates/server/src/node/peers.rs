@@ -1,6 +1,7 @@
 //! The way to every shard, wherever it is served.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use driftq_core::command::Join;
 use driftq_core::{Command, Epoch, ShardId};
@@ -9,6 +10,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::Lost;
 use super::mailbox::{Call, Deliveries, Mailbox};
 use crate::cluster::{Client, Route, Routes, There};
+
+/// How often something that nobody waits for is told, and how long after each other.
+const TELLS: u32 = 15;
+const TELL_AGAIN: Duration = Duration::from_millis(200);
 
 /// The way to every shard.
 #[derive(Clone)]
@@ -90,7 +95,9 @@ impl Peers {
             Way::There(client, there) => {
                 let (answer, answered) = oneshot::channel();
                 let (deliver, deliveries) = mpsc::unbounded_channel();
-                client.join(there, join, deliver, answer);
+                let peers = self.clone();
+                let unseen = move |hold| peers.tell(shard, Command::GiveBack(hold));
+                client.join(there, join, deliver, answer, unseen);
                 Ok((Call(answered), deliveries))
             }
         }
@@ -109,9 +116,45 @@ impl Peers {
         match self.way(shard) {
             Ok(Way::Here(mailbox)) => mailbox.tell(command),
             // Consumers have other numbers there, and leave by ending their stream.
-            Ok(Way::There(..)) if matches!(command, Command::Leave(_)) => {}
-            Ok(Way::There(client, there)) => client.call(there, command, oneshot::channel().0),
-            Err(_) => {}
+            _ if matches!(command, Command::Leave(_)) => {}
+            Ok(Way::There(..)) | Err(_) => {
+                let peers = self.clone();
+                tokio::spawn(async move { peers.tell_there(shard, command).await });
+            }
+        }
+    }
+
+    /// What is told is worth some tries while a shard moves: a lease that nobody uses goes back sooner.
+    async fn tell_there(&self, shard: ShardId, command: Command) {
+        for _ in 0..TELLS {
+            let answered = match self.call(shard, command.clone()) {
+                Ok(call) => call.answered().await,
+                Err(lost) => Err(lost),
+            };
+            if !matches!(answered, Err(Lost::NotServing | Lost::Overloaded)) {
+                return;
+            }
+            tokio::time::sleep(TELL_AGAIN).await;
+        }
+    }
+
+    /// Has commands decided by one shard, in their order.
+    pub(super) fn call_all(
+        &self,
+        shard: ShardId,
+        commands: Vec<Command>,
+    ) -> Vec<Result<Call, Lost>> {
+        match self.way(shard) {
+            Ok(Way::Here(mailbox)) => {
+                commands.into_iter().map(|command| mailbox.call(command)).collect()
+            }
+            Ok(Way::There(client, there)) => {
+                let (answers, calls): (Vec<_>, Vec<_>) =
+                    commands.iter().map(|_| oneshot::channel()).unzip();
+                client.call_all(there, commands, answers);
+                calls.into_iter().map(|answered| Ok(Call(answered))).collect()
+            }
+            Err(lost) => commands.iter().map(|_| Err(lost)).collect(),
         }
     }
 }

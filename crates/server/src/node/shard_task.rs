@@ -70,8 +70,11 @@ impl ShardTask {
         loop {
             match self.next_order().await {
                 Order::Stop => break,
-                Order::Drop => {}
-                Order::GiveUp(epoch) => self.give_up(epoch).await,
+                Order::Drop => self.say(&Over::Dropped),
+                Order::GiveUp(epoch) => {
+                    self.say(&Over::Ended);
+                    self.give_up(epoch).await;
+                }
                 Order::Always => self.serve(None, began).await,
                 Order::Claim(epoch) => self.serve(Some(epoch), began).await,
             }

@@ -107,6 +107,48 @@ async fn a_stream_follows_its_shard_when_a_node_stops() {
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
 }
 
+/// A batch is stored in its order, whichever node took it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_batch_keeps_its_order_on_its_way() {
+    let [one, two] = Broker::nodes::<2>(SHARDS).await;
+    one.topic("t").await;
+    let values: Vec<String> = (0..100).map(|number| number.to_string()).collect();
+    for node in [&one, &two] {
+        let batch: Vec<Value> =
+            values.iter().map(|value| json!({ "topic": "t", "value": value })).collect();
+        node.post("/v1/produce/batch", json!({ "messages": batch })).await.is(200);
+    }
+    let page = two.get("/v1/topics/t/messages?limit=200").await.is(200);
+    let stored = page["messages"].as_array().expect("messages");
+    let stored: Vec<&str> = stored.iter().filter_map(|message| message["value"].as_str()).collect();
+    let twice: Vec<&str> = values.iter().chain(&values).map(String::as_str).collect();
+    assert_eq!(stored, twice);
+}
+
+/// A poll takes what it asked for; what was on its way to it goes back, uncounted, from every node.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_poll_through_another_node_does_not_take_goes_back() {
+    let [one, two] = Broker::nodes::<2>(SHARDS).await;
+    one.topic_with("t", 1, json!({ "max_in_flight": 1000, "max_open": 1000 })).await;
+    for node in [&one, &two] {
+        for number in 0..200 {
+            one.produce("t", &number.to_string()).await;
+        }
+        let began = Instant::now();
+        let mut taken = 0;
+        while taken < 200 {
+            let wanted = json!({ "topic": "t", "group": "g", "owner": "o", "max": 7, "wait_ms": 2000, "lease_ms": 60_000 });
+            let received = node.post("/v1/receive", wanted).await.is(200);
+            for delivery in received["messages"].as_array().expect("messages") {
+                assert_eq!(delivery["attempts"], 1, "{delivery}");
+                node.ack(token(delivery)).await.is(204);
+                taken += 1;
+            }
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    }
+}
+
 /// What only nodes may say, nobody else may.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_are_not_nodes() {

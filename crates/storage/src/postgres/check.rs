@@ -20,6 +20,11 @@ pub(super) async fn durability(client: &Client, other: &Client) -> Result<&'stat
             show("server_version").await?
         )));
     }
+    if show("server_encoding").await? != "UTF8" {
+        let why =
+            "its encoding is not UTF8, and clients write what they like: make another database";
+        return Err(OpenError::Unfit(why.to_owned()));
+    }
     for (name, why) in [
         ("fsync", "a crash of its machine loses what was acknowledged"),
         ("full_page_writes", "a crash of its machine tears pages"),

@@ -5,9 +5,9 @@ use std::time::Duration;
 use driftq_core::ownership::{ClusterView, Held, NodeView};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
-use super::session::Session;
+use super::session::{Pool, Session};
 use super::writing::{claimed, unless_warned};
-use super::{ANSWER_TIMEOUT, Failed, Postgres};
+use super::{ANSWER_TIMEOUT, Failed, Inside, Postgres};
 use crate::{Answer, Ownership};
 
 /// One statement: what the node says of itself, and everything it is shown. Its own row, which is as it was
@@ -22,6 +22,11 @@ const RENEW: &str = "WITH renewed AS (
     SELECT NULL::int8, NULL::int8, node, address, draining FROM node
     WHERE node <> $1 AND address <> $2 AND until > clock_timestamp()
       AND until <= clock_timestamp() + interval '1 min'
+    UNION ALL SELECT shard, epoch, node, NULL, NULL FROM shard";
+
+/// The same without a word of one's own.
+const LOOK: &str = "SELECT NULL::int8, NULL::int8, node, address, draining FROM node
+    WHERE until > clock_timestamp() AND until <= clock_timestamp() + interval '1 min'
     UNION ALL SELECT shard, epoch, node, NULL, NULL FROM shard";
 
 const CLAIM_AS: &str =
@@ -61,6 +66,18 @@ impl Postgres {
         })
     }
 
+    /// Looks around, as one who is not among them.
+    pub fn look(&self, wait: Duration) -> Answer<'_, ClusterView> {
+        let inside = self.inside.clone();
+        self.ask(wait, async move {
+            let mut taken = inside.members.take().await?;
+            let statement = taken.session.prepared(LOOK).await?;
+            let rows = taken.session.client.query(&statement, &[]).await?;
+            taken.give_back();
+            view(rows, ClusterView::default())
+        })
+    }
+
     /// Takes a shard over for a node if its epoch is still this one; otherwise it is fenced.
     pub fn claim_as(
         &self,
@@ -87,18 +104,24 @@ impl Postgres {
     /// Says that nobody serves the shard any more, if nobody has claimed it since.
     pub fn give_up(&self, ownership: Ownership) -> Answer<'_, ()> {
         let (shard, epoch) = (i64::from(ownership.shard.0), ownership.epoch.0.cast_signed());
-        self.tell(GIVE_UP, vec![shard, epoch])
+        // It may wait for a commit, as renewals must not.
+        self.tell(|inside| &inside.writers, GIVE_UP, vec![shard, epoch])
     }
 
     /// Says that a node is gone.
     pub fn leave(&self, node: NodeId) -> Answer<'_, ()> {
-        self.tell(LEAVE, vec![node.0.cast_signed()])
+        self.tell(|inside| &inside.members, LEAVE, vec![node.0.cast_signed()])
     }
 
-    fn tell(&self, sql: &'static str, numbers: Vec<i64>) -> Answer<'_, ()> {
+    fn tell(
+        &self,
+        pool: fn(&Inside) -> &Pool,
+        sql: &'static str,
+        numbers: Vec<i64>,
+    ) -> Answer<'_, ()> {
         let inside = self.inside.clone();
         self.ask(ANSWER_TIMEOUT, async move {
-            let mut taken = inside.members.take().await?;
+            let mut taken = pool(&inside).take().await?;
             let session = &mut taken.session;
             let statement = session.prepared(sql).await?;
             session.client.execute_raw(&statement, &numbers).await?;
@@ -119,8 +142,13 @@ async fn renew(
     let (me, lease_ms) = (node.0.cast_signed(), lease_ms.cast_signed());
     let rows =
         session.client.query(&statement, &[&me, address, version, &draining, &lease_ms]).await?;
-    let mut view = ClusterView::default();
-    view.nodes.insert(*node, NodeView { address: address.as_str().into(), draining });
+    let mut own = ClusterView::default();
+    own.nodes.insert(*node, NodeView { address: address.as_str().into(), draining });
+    view(rows, own)
+}
+
+/// Adds what rows show.
+fn view(rows: Vec<tokio_postgres::Row>, mut view: ClusterView) -> Result<ClusterView, Failed> {
     for row in rows {
         let shard: Option<i64> = row.try_get(0)?;
         let node: Option<i64> = row.try_get(2)?;

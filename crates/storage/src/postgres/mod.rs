@@ -119,6 +119,7 @@ pub struct Postgres {
     runtime: Handle,
     identity: Identity,
     durability: &'static str,
+    is_here: bool,
     /// The end of the last commit of each shard: the next one waits for it.
     last: Mutex<HashMap<ShardId, oneshot::Receiver<()>>>,
 }
@@ -138,6 +139,7 @@ impl Postgres {
         let target = Target::read(url)?;
         let mut first = Session::open(&target).await?;
         let second = Session::open(&target).await?;
+        let is_here = target.is_here();
         let durability = check::durability(&first.client, &second.client).await?;
         let identity = schema::prepare(&mut first.client, shards.unwrap_or(SHARDS)).await?;
         if shards.is_some_and(|shards| shards != identity.shards) {
@@ -153,6 +155,7 @@ impl Postgres {
             runtime: Handle::current(),
             identity,
             durability,
+            is_here,
             last: Mutex::default(),
         })
     }
@@ -160,6 +163,11 @@ impl Postgres {
     /// Who this storage is.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Whether the server is this machine.
+    pub fn is_here(&self) -> bool {
+        self.is_here
     }
 
     /// What an acknowledged commit survives.

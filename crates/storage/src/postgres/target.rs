@@ -47,7 +47,7 @@ impl Target {
         let tls = match mode.as_deref() {
             Some("verify-full") => true,
             Some("disable") => false,
-            None if config.get_hosts().iter().all(is_here) => false,
+            None if is_all_here(&config) => false,
             None => return Err(OpenError::Url(format!("the server is another machine: {says}"))),
             Some(other) => {
                 return Err(OpenError::Url(format!("sslmode={other} proves nothing: {says}")));
@@ -56,6 +56,11 @@ impl Target {
         config.ssl_mode(if tls { SslMode::Require } else { SslMode::Disable });
         let tls = tls.then(|| verifier(root.as_deref())).transpose()?;
         Ok(Target { config, tls })
+    }
+
+    /// Whether the server is this machine.
+    pub(super) fn is_here(&self) -> bool {
+        is_all_here(&self.config)
     }
 
     /// Connects; warnings that come are counted.
@@ -125,6 +130,12 @@ fn verifier(root: Option<&str>) -> Result<MakeRustlsConnect, OpenError> {
     Ok(MakeRustlsConnect::new(config))
 }
 
+/// Names, and the addresses that go before them.
+fn is_all_here(config: &Config) -> bool {
+    let (names, addresses) = (config.get_hosts(), config.get_hostaddrs());
+    names.iter().all(is_here) && addresses.iter().all(IpAddr::is_loopback)
+}
+
 fn is_here(host: &Host) -> bool {
     match host {
         Host::Unix(_) => true,
@@ -177,6 +188,8 @@ mod tests {
         }
         let says = refused("postgresql://driftq@db.example/driftq");
         assert!(says.contains("sslmode=verify-full"), "{says}");
+        let says = refused("host=localhost hostaddr=10.0.0.5 user=driftq");
+        assert!(says.contains("another machine"), "{says}");
         let says = refused("postgresql://driftq@localhost,db.example/driftq");
         assert!(says.contains("another machine"), "{says}");
         for mode in ["require", "prefer", "verify-ca"] {

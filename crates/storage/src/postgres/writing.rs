@@ -40,7 +40,8 @@ pub(super) fn claimed(
     Ok((Ownership { shard, epoch: Epoch(epoch.cast_unsigned()) }, Timestamp(now.cast_unsigned())))
 }
 
-/// One transaction, sent as a whole: one round trip.
+/// One transaction, in two round trips: its beginning, and all the rest. Sent behind a beginning that failed,
+/// each statement would be a transaction of its own.
 ///
 /// It is done only if every statement of it was. A statement that fails ends the transaction, and what was
 /// sent behind it does nothing; only then does PostgreSQL answer COMMIT, cheerfully, by rolling back.
@@ -76,10 +77,8 @@ async fn in_one_transaction(
     steps: &[(Statement, &[Param<'_>])],
 ) -> Result<Answers, Failed> {
     let client = &session.client;
-    let plain = |sql: &'static str| -> Step<'_> {
-        Box::pin(async move { Ok(client.batch_execute(sql).await.map(|()| Vec::new())?) })
-    };
-    let mut under_way = vec![plain("BEGIN")];
+    client.batch_execute("BEGIN").await?;
+    let mut under_way: Vec<Step<'_>> = Vec::with_capacity(steps.len() + 1);
     for (statement, params) in steps {
         under_way.push(Box::pin(async move {
             let params: Vec<&(dyn ToSql + Sync)> =
@@ -87,7 +86,9 @@ async fn in_one_transaction(
             Ok(client.query(statement, &params).await?)
         }));
     }
-    under_way.push(plain("COMMIT"));
+    under_way.push(Box::pin(async move {
+        Ok(client.batch_execute("COMMIT").await.map(|()| Vec::new())?)
+    }));
     // A statement is on its way when it was polled once: in this order.
     let mut early = Vec::with_capacity(under_way.len());
     for step in &mut under_way {
@@ -104,7 +105,6 @@ async fn in_one_transaction(
             None => step.await?,
         });
     }
-    answers.remove(0);
     Ok(answers)
 }
 

@@ -377,6 +377,7 @@ fn sixteen_claims_are_under_way_at_most_and_none_is_asked_twice() {
             next 9.000s
         2.01s view n1 / 0..20:0
             wishes 20 of 20 here
+            abandon 3
             next 3.000s
     "#]]);
 }
