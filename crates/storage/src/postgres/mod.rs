@@ -50,7 +50,7 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub enum OpenError {
-    #[error("the database URL cannot be read: {0}")]
+    #[error("the database URL cannot be used: {0}")]
     Url(String),
     #[error("the database cannot be used: {0}")]
     Unfit(String),
