@@ -87,8 +87,8 @@ impl Server {
         let address = listener.address().map_err(failed)?;
         let metrics = Arc::new(Metrics::default());
         let (leaving, is_leaving) = watch::channel(false);
-        let mut joining = postgres.map(|postgres| Joining::new(postgres, &config, address));
-        let among = joining.as_mut().map(Joining::among);
+        let joining = postgres.map(|postgres| Joining::new(postgres, &config, address));
+        let among = joining.as_ref().map(Joining::among);
         let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics, among);
         let is_among_others = joining.is_some();
         if !is_among_others && let Status::Failed(why) = node.until_decided().await {

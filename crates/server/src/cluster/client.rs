@@ -1,6 +1,7 @@
 //! What this node asks others: commands for shards that they serve.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -46,11 +47,11 @@ pub(crate) struct Client {
     calls: reqwest::Client,
     /// Consumers stay for long: they must not take the places of calls.
     joins: reqwest::Client,
-    secret: String,
+    secret: Arc<str>,
 }
 
 impl Client {
-    pub(crate) fn new(secret: String) -> Client {
+    pub(crate) fn new(secret: Arc<str>) -> Client {
         let http = || {
             let http = reqwest::Client::builder()
                 .http2_prior_knowledge()
@@ -68,7 +69,7 @@ impl Client {
         let http = if what == "join" { &self.joins } else { &self.calls };
         let request = http.post(format!("{}/internal/v1/{what}", to.address));
         let request = request
-            .header(SECRET, &self.secret)
+            .header(SECRET, &*self.secret)
             .header(SHARD, to.shard.0)
             .header(EPOCH, to.epoch.0)
             .body(body);

@@ -59,7 +59,7 @@ impl Joining {
     }
 
     /// What its tasks need to know.
-    pub(crate) fn among(&mut self) -> Among {
+    pub(crate) fn among(&self) -> Among {
         Among { seat: self.seat.clone(), routes: self.routes.subscribe() }
     }
 

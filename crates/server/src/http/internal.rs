@@ -43,7 +43,7 @@ pub(super) fn is_from_a_node(app: &App, uri: &Uri, headers: &HeaderMap) -> bool 
     let Some(given) = headers.get(SECRET).filter(|_| uri.path().starts_with("/internal/")) else {
         return false;
     };
-    given.as_bytes().ct_eq(app.node.keys().peer_secret().as_bytes()).into()
+    given.as_bytes().ct_eq(app.node.peer_secret().as_bytes()).into()
 }
 
 /// The shard that is meant, if it is served here as the asker expects.

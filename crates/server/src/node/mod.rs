@@ -58,6 +58,7 @@ pub struct Node {
     statuses: Arc<[watch::Receiver<Status>]>,
     consumers: Arc<AtomicU64>,
     keys: Arc<TokenKeys>,
+    peer_secret: Arc<str>,
     awaited: Awaited,
 }
 
@@ -114,8 +115,9 @@ impl Node {
             .map(|_| mpsc::channel(CALLS_MAX))
             .map(|(send, receive)| (Mailbox::new(send), receive))
             .unzip();
+        let peer_secret: Arc<str> = keys.peer_secret().into();
         let others =
-            routes.map(|routes| Others { routes, client: Client::new(keys.peer_secret()) });
+            routes.map(|routes| Others { routes, client: Client::new(peer_secret.clone()) });
         let peers = Peers::new(mailboxes.clone(), others);
         let (mut statuses, mut commanders, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
         for ((number, inbox), mailbox) in numbers.zip(inboxes).zip(mailboxes) {
@@ -138,8 +140,8 @@ impl Node {
             tasks.push(tokio::spawn(task.run()));
         }
         let consumers = Arc::new(AtomicU64::new(0));
-        let node =
-            Node { peers, statuses: statuses.into(), consumers, keys: Arc::new(keys), awaited };
+        let (statuses, keys) = (statuses.into(), Arc::new(keys));
+        let node = Node { peers, statuses, consumers, keys, peer_secret, awaited };
         (node, ShardTasks { orders: commanders, tasks })
     }
 
@@ -180,7 +182,7 @@ impl Node {
     }
 
     async fn decide_at(&self, shard: ShardId, command: Command) -> Result<Answered, Lost> {
-        if self.peers.routes().is_none() {
+        if !self.is_among_others() {
             return self.peers.call(shard, command)?.answered().await;
         }
         let ask = || async { self.peers.call(shard, command.clone())?.answered().await };
@@ -219,19 +221,16 @@ impl Node {
             }
         }
         // Those that nobody takes are sent again, in their order.
-        let kept = self.peers.routes().map(|_| commands.clone());
-        let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Command>)> = BTreeMap::new();
-        for (at, command) in commands.into_iter().enumerate() {
-            let (places, of) = by_shard.entry(self.place(&command)).or_default();
-            places.push(at);
-            of.push(command);
-        }
-        let mut sent = BTreeMap::new();
-        for (shard, (places, commands)) in by_shard {
-            sent.extend(places.into_iter().zip(self.peers.call_all(shard, commands)));
-        }
+        let kept = self.is_among_others().then(|| commands.clone());
+        let sent = match kept {
+            Some(_) => self.send_by_shard(commands),
+            None => {
+                let send = |command| self.peers.call(self.place(&command), command);
+                commands.into_iter().map(send).collect()
+            }
+        };
         let mut answers = Vec::with_capacity(sent.len());
-        for (at, call) in sent {
+        for (at, call) in sent.into_iter().enumerate() {
             let answered = match call {
                 Ok(call) => call.answered().await,
                 Err(lost) => Err(lost),
@@ -246,6 +245,21 @@ impl Node {
             });
         }
         answers
+    }
+
+    /// Sends to each shard what is for it as one, so that it keeps its order on the way to another node.
+    fn send_by_shard(&self, commands: Vec<Command>) -> Vec<Result<Call, Lost>> {
+        let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Command>)> = BTreeMap::new();
+        for (at, command) in commands.into_iter().enumerate() {
+            let (places, of) = by_shard.entry(self.place(&command)).or_default();
+            places.push(at);
+            of.push(command);
+        }
+        let mut sent = BTreeMap::new();
+        for (shard, (places, commands)) in by_shard {
+            sent.extend(places.into_iter().zip(self.peers.call_all(shard, commands)));
+        }
+        sent.into_values().collect()
     }
 
     /// A number no consumer of this process has had.
@@ -276,7 +290,12 @@ impl Node {
 
     /// Whether shards may be served by others tomorrow.
     pub(crate) fn is_among_others(&self) -> bool {
-        self.peers.routes().is_some()
+        self.peers.is_among_others()
+    }
+
+    /// What only nodes of this storage know.
+    pub(crate) fn peer_secret(&self) -> &str {
+        &self.peer_secret
     }
 
     /// Has a command decided by a shard of this process.

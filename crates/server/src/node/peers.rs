@@ -46,6 +46,11 @@ impl Peers {
         self.mailboxes.len() as u32
     }
 
+    /// Whether shards may be served by others.
+    pub(super) fn is_among_others(&self) -> bool {
+        self.others.is_some()
+    }
+
     /// Tells when shards move. None: they do not.
     pub(super) fn routes(&self) -> Option<watch::Receiver<Routes>> {
         self.others.as_ref().map(|others| others.routes.clone())

@@ -12,7 +12,7 @@ use super::target::{CONNECT_TIMEOUT, Target};
 
 /// The statements of this engine name their rows by full keys. What is left to the planner is forbidden, so
 /// that no plan walks a table. A process that is stopped in the middle of a transaction must not keep a shard
-/// from its next owner: transactions are sent as a whole, so one that waits for its client has lost it.
+/// from its next owner: what locks is sent in one piece, so a transaction that waits for its client has lost it.
 const SETTINGS: &str = "
     SET search_path = driftq;
     SET synchronous_commit = 'on';

@@ -55,6 +55,21 @@ async fn whenever_a_page_is_put(url: &str, what: &str) {
     connect(url).await.batch_execute(&trigger).await.expect("a trigger");
 }
 
+/// Waits until a commit is where the trigger sleeps: its fence is behind it.
+async fn until_asleep(url: &str) {
+    let client = connect(url).await;
+    let sleeps = "SELECT count(*) FROM pg_stat_activity
+                  WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    for _ in 0..500 {
+        let count: i64 = client.query_one(sleeps, &[]).await.expect("it counts").get(0);
+        if count == 1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("no commit is under way");
+}
+
 fn commit(engine: &Postgres, owner: Ownership, batch: u64, page: bool) -> Answer<'_, Timestamp> {
     let (epoch, now, clean) = (owner.epoch, Timestamp(batch), BatchNo(1));
     let head = Row {
@@ -91,7 +106,7 @@ async fn a_claim_waits_for_a_commit_under_way() {
     let (owner, _) = old.claim(SHARD).await.expect("a claim succeeds");
     commit(&old, owner, 1, false).await.expect("a commit succeeds");
     let slow = commit(&old, owner, 2, true);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    until_asleep(&url).await;
     let (next, _) = new.claim(SHARD).await.expect("a claim succeeds");
     let at_once = has_page(&new, next).await;
     let done = slow.await.is_ok();
@@ -136,7 +151,7 @@ async fn a_lost_connection_is_unknown_and_the_next_claim_knows() {
     whenever_a_page_is_put(&url, "PERFORM pg_sleep(30)").await;
     let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
     let lost = commit(&engine, owner, 1, true);
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    until_asleep(&url).await;
     let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
                WHERE datname = current_database() AND pid <> pg_backend_pid()";
     connect(&url).await.execute(end, &[]).await.expect("they are ended");
