@@ -146,6 +146,12 @@ bench-http: (measure 'http')
 # The effect ledger against the queue beside it, a commit against its parts, 5 000 000 records against 10 000
 bench-ledger: (measure 'ledger')
 
+# The engine on PostgreSQL against the least that writes the same rows; two nodes against one
+bench-pg: (measure 'postgres')
+
+# 24 000 000 messages through PostgreSQL: sizes stay flat; then a snapshot is held for ten minutes
+bloat: (measure 'bloat')
+
 # Idle streams, slow clients, bad requests from SEED, web pages: nobody else notices
 hostile SEED='': (measure 'hostile' SEED)
 

@@ -50,7 +50,8 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
         let said = String::from_utf8_lossy(&output.stdout);
         let said = said.lines().last().unwrap_or("nothing was said").to_owned();
         found += usize::from(output.status.success());
-        let tests = match is_full {
+        // The tests take longer than the simulator: they are asked until enough is known.
+        let tests = match is_full && invisible < INVISIBLE_MIN {
             true if copy.tests_pass()? => {
                 invisible += 1;
                 "passes"
@@ -63,9 +64,7 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
         copy.apply(&bug.patch, &["--reverse"])?;
     }
     if is_full {
-        println!(
-            "bugs that `just test` does not see: {invisible}, at least {INVISIBLE_MIN} wanted"
-        );
+        println!("bugs that the tests do not see: at least {invisible} of {INVISIBLE_MIN} wanted");
     }
     println!("bugs found {found} of {}", bugs.len());
     let is_good = found == bugs.len() && (!is_full || invisible >= INVISIBLE_MIN);
@@ -134,7 +133,8 @@ impl Copy {
     fn cargo(&self, arguments: &[&str]) -> Command {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(&self.at).env("CARGO_TARGET_DIR", &self.build).args(arguments);
-        cargo.env("RUST_BACKTRACE", "0");
+        // A patch is a few lines: what it does not touch is not compiled again.
+        cargo.env("RUST_BACKTRACE", "0").env("CARGO_INCREMENTAL", "1");
         cargo
     }
 

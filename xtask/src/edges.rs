@@ -36,11 +36,11 @@ const RULES: &[Rule] = &[
         uses: &["driftq-core", "driftq-storage", "driftq-checker"],
         tests_use: &[],
     },
-    // Its clusters of PostgreSQL are what the engine's traps are tested with.
+    // The engine on PostgreSQL is measured in its process, and its traps are tested with its clusters.
     Rule {
         name: "driftq-e2e",
-        uses: &["driftq-checker", "driftq-api"],
-        tests_use: &["driftq-core", "driftq-storage"],
+        uses: &["driftq-checker", "driftq-api", "driftq-core", "driftq-storage", "driftq-sim"],
+        tests_use: &[],
     },
     Rule { name: "xtask", uses: &[], tests_use: &[] },
 ];

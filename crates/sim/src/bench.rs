@@ -1,10 +1,7 @@
-//! A closed loop around core, packing and pipeline on the memory engine: one thread, no network, no disk.
+//! A closed loop around core, packing and pipeline on an engine: one thread, no network.
 //!
 //! Every turn sends a batch of commands, commits it, and takes what is delivered. Half of the messages
 //! carry a key, one settle in twenty is a nack, and a given number of deliveries is open at any time.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::change::Effect;
 use driftq_core::command::{
@@ -35,11 +32,10 @@ pub enum Order {
 }
 
 /// The loop.
-pub struct Bench {
-    engine: Memory,
+pub struct Bench<E> {
+    engine: E,
     ownership: Ownership,
     pipeline: Pipeline,
-    clock: Arc<AtomicU64>,
     now: Timestamp,
     rng: fastrand::Rng,
     order: Order,
@@ -54,21 +50,24 @@ pub struct Bench {
     pub commits: u64,
 }
 
-impl Bench {
-    /// A loop that keeps `open` deliveries open.
-    pub fn new(order: Order, open: usize) -> Bench {
-        let clock = Arc::new(AtomicU64::new(1_000_000));
-        let authority = clock.clone();
-        let engine = Memory::new(move || Timestamp(authority.load(Ordering::Relaxed)));
+impl Bench<Memory> {
+    /// A loop in memory that keeps `open` deliveries open.
+    pub fn new(order: Order, open: usize) -> Bench<Memory> {
+        Bench::on(Memory::new(|| Timestamp(1_000_000)), order, open)
+    }
+}
+
+impl<E: Engine> Bench<E> {
+    /// A loop on an engine. Time is the loop's own, whatever the engine's is.
+    pub fn on(engine: E, order: Order, open: usize) -> Bench<E> {
         let config = ShardConfig::default();
         let (ownership, now, recovered) =
-            wait(driftq_storage::recover(&engine, config)).expect("memory does not fail");
+            wait(driftq_storage::recover(&engine, config)).expect("the engine is new");
         let pipeline = Pipeline::new(recovered, ownership.epoch, now, PipelineConfig::default());
         let mut bench = Bench {
             engine,
             ownership,
             pipeline,
-            clock,
             now,
             rng: fastrand::Rng::with_seed(7),
             order,
@@ -84,10 +83,6 @@ impl Bench {
         bench
     }
 
-    fn topic() -> TopicName {
-        TopicName { namespace: "default".into(), topic: "orders".into() }
-    }
-
     fn set_up(&mut self) {
         // Settled messages go within the run, so that trimming is part of what is measured.
         let settings = SettingsPatch {
@@ -97,7 +92,7 @@ impl Bench {
             ..SettingsPatch::default()
         };
         self.send(Command::CreateTopic(Box::new(CreateTopic {
-            name: Bench::topic(),
+            name: topic(),
             partitions: PARTITIONS,
             settings,
         })));
@@ -108,10 +103,7 @@ impl Bench {
                 consumer += 1;
                 let join = Join {
                     consumer: ConsumerId(consumer),
-                    name: GroupName {
-                        topic: Bench::topic(),
-                        group: format!("group-{group}").into(),
-                    },
+                    name: GroupName { topic: topic(), group: format!("group-{group}").into() },
                     owner: format!("worker-{consumer}").into(),
                     lease_ms: Some(3_600_000),
                     credit: (self.open / (GROUPS * CONSUMERS as usize)) as u32,
@@ -143,7 +135,7 @@ impl Bench {
         let key = format!("user:{}", number % 997);
         let idempotency_key = number.is_multiple_of(2).then(|| format!("intent-{number}").into());
         self.send(Command::Produce(Box::new(Produce {
-            topic: Bench::topic(),
+            topic: topic(),
             key: key.into(),
             value: vec![b'x'; BODY].into(),
             envelope: Envelope { idempotency_key, ..Envelope::default() },
@@ -194,9 +186,8 @@ impl Bench {
 
     fn turn(&mut self) {
         self.now = self.now.after(BATCH_MS);
-        self.clock.store(self.now.0, Ordering::Relaxed);
         loop {
-            // Memory reads at once: what came together is decided together.
+            // Reads are waited for: what came together is decided together.
             self.pipeline.ask(&mut self.outputs);
             self.perform_all();
             self.pipeline.turn(self.now, &mut self.outputs);
@@ -218,14 +209,15 @@ impl Bench {
     fn perform(&mut self, output: Output) {
         match output {
             Output::StartRead(id, reads) => {
-                let rows =
-                    wait(self.engine.read(self.ownership, reads)).expect("memory does not fail");
+                let rows = wait(self.engine.read(self.ownership, reads))
+                    .expect("the engine does not fail");
                 self.pipeline.on(self.now, Input::ReadDone(id, rows), &mut self.outputs);
             }
             Output::StartCommit(batch, writes) => {
                 self.commits += 1;
                 let no = batch.no;
-                wait(self.engine.commit(self.ownership, no, writes)).expect("memory does not fail");
+                wait(self.engine.commit(self.ownership, no, writes))
+                    .expect("the engine does not fail");
                 self.pipeline.on(self.now, Input::CommitDone(no), &mut self.outputs);
             }
             Output::Release(release) => {
@@ -241,4 +233,8 @@ impl Bench {
             Output::Die(damaged) => panic!("{damaged}"),
         }
     }
+}
+
+fn topic() -> TopicName {
+    TopicName { namespace: "default".into(), topic: "orders".into() }
 }

@@ -9,16 +9,21 @@ use driftq_core::{
 use Column::{Hash, Number, Word};
 
 /// A table as SQL names it. Its key begins with `shard`, which is not listed; its body comes last.
-pub(crate) struct Layout {
-    pub(crate) name: &'static str,
-    pub(crate) key: &'static [Column],
-    pub(crate) columns: &'static [Column],
-    pub(crate) body: Body,
+pub struct Layout {
+    /// Its name.
+    pub name: &'static str,
+    /// Its key behind the shard.
+    pub key: &'static [Column],
+    /// Between the key and the body.
+    pub columns: &'static [Column],
+    /// What its body is.
+    pub body: Body,
 }
 
 /// A column by name, and what is in it.
 #[derive(Clone, Copy)]
-pub(crate) enum Column {
+pub enum Column {
+    /// Not negative.
     Number(&'static str),
     /// A name or a word, without odd characters.
     Word(&'static str),
@@ -29,7 +34,8 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    pub(crate) fn name(self) -> &'static str {
+    /// As SQL names it.
+    pub fn name(self) -> &'static str {
         match self {
             Number(name) | Word(name) | Column::Any(name) | Hash(name) => name,
         }
@@ -38,7 +44,7 @@ impl Column {
 
 /// What the body of a row is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Body {
+pub enum Body {
     /// For the core alone.
     Packed,
     /// For people too.
@@ -49,18 +55,18 @@ pub(crate) enum Body {
 
 impl Layout {
     /// The names of its key.
-    pub(crate) fn key_names(&self) -> Vec<&'static str> {
+    pub fn key_names(&self) -> Vec<&'static str> {
         self.key.iter().map(|column| column.name()).collect()
     }
 
     /// The names of its key and its columns.
-    pub(crate) fn names(&self) -> Vec<&'static str> {
+    pub fn names(&self) -> Vec<&'static str> {
         self.key.iter().chain(self.columns).map(|column| column.name()).collect()
     }
 
     /// Bodies are text that people may read.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn is_text(&self) -> bool {
+    pub fn is_text(&self) -> bool {
         self.body != Body::Packed
     }
 }
@@ -76,7 +82,8 @@ pub(crate) const LOADED: [Table; 7] = [
     Table::Garbage,
 ];
 
-pub(crate) fn layout(table: Table) -> Layout {
+/// How rows of a table lie.
+pub fn layout(table: Table) -> Layout {
     use Body::{Json, Packed, Written};
     const LANE: Column = Number("lane");
     const TOPIC: Column = Number("topic");
@@ -125,14 +132,17 @@ pub(crate) fn layout(table: Table) -> Layout {
 }
 
 /// One value on its way into a statement.
-pub(crate) enum Cell<'a> {
+pub enum Cell<'a> {
+    /// A number.
     Number(u64),
+    /// A text.
     Text(&'a str),
+    /// Anything else.
     Bytes(&'a [u8]),
 }
 
 /// The cells of a key, without the shard.
-pub(crate) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
+pub fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
     use Cell::Number;
     let lane = |lane: Lane| Number(u64::from(lane.0));
     match key {
@@ -170,7 +180,7 @@ pub(crate) fn key_cells<'a>(key: &'a Key, cells: &mut Vec<Cell<'a>>) {
 }
 
 /// The cells of a row's columns and its body.
-pub(crate) fn content_cells<'a>(row: &'a Row, is_text: bool, cells: &mut Vec<Cell<'a>>) {
+pub fn content_cells<'a>(row: &'a Row, is_text: bool, cells: &mut Vec<Cell<'a>>) {
     use Cell::{Number, Text};
     match &row.columns {
         Columns::None => {}

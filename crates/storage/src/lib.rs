@@ -14,7 +14,7 @@
 pub mod conformance;
 mod identity;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
-mod layout;
+pub mod layout;
 mod memory;
 #[cfg(feature = "postgres")]
 pub mod postgres;

@@ -9,8 +9,9 @@ use std::path::Path;
 const HEADER: u64 = 32;
 const FRAME_HEADER: u64 = 24;
 
-/// Where the index of the WAL says how many of its frames are in the database.
-const COPIED: u64 = 96;
+/// Where the index of the WAL says how many of its frames are in the database, or may be in part: a
+/// checkpoint that was under way says it before it writes. Below that a cut tears the database.
+const COPIED: u64 = 128;
 
 /// Cuts the second half of what is in the WAL and not yet in the database.
 pub(crate) fn drop_tail(data: &Path) -> anyhow::Result<()> {

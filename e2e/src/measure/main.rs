@@ -1,4 +1,4 @@
-//! `measure backlog|http|hostile|ledger DRIFTQ`: what the server costs and what it bears, against a bar each.
+//! `measure backlog|bloat|http|hostile|ledger|postgres DRIFTQ`: what the server costs and what it bears, against a bar each.
 //!
 //! Sides that are compared run in one process of ours, in turns, so that a noisy machine is unkind to both.
 //! Everything here is one thread: it shares the cores with what it measures.
@@ -8,15 +8,19 @@ mod ask;
 mod backlog;
 mod bad;
 mod bare;
+mod bloat;
 mod browser;
 mod crowd;
 mod drip;
 mod good;
 mod hostile;
 mod ledger;
+mod life;
 mod load;
+mod minimal;
 mod mutate;
 mod openapi;
+mod postgres;
 mod server;
 mod single;
 mod usage;
@@ -31,7 +35,7 @@ use anyhow::Context as _;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: measure backlog|http|hostile|ledger DRIFTQ [SEED]";
+const USAGE: &str = "usage: measure backlog|bloat|http|hostile|ledger|postgres DRIFTQ [SEED]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -48,6 +52,8 @@ fn main() -> anyhow::Result<ExitCode> {
         match what.as_str() {
             "backlog" => backlog::run(&driftq).await,
             "http" => single::run(&driftq).await,
+            "bloat" => bloat::run(&driftq).await,
+            "postgres" => postgres::run(&driftq).await,
             "ledger" => ledger::run(&driftq).await,
             "hostile" => {
                 let seed = seed.map(|seed| seed.parse()).transpose().context("SEED is a number")?;

@@ -23,6 +23,8 @@ pub(crate) enum Side {
     Sqlite(String),
     /// The binary, in memory.
     Memory(String),
+    /// The binary, on a PostgreSQL that is there, with so many shards.
+    Postgres { driftq: String, url: String, shards: u32 },
     /// A handler that reads the request and does nothing, see [`crate::bare`].
     Bare,
 }
@@ -103,7 +105,9 @@ async fn spawn(
 ) -> anyhow::Result<(Child, BufReader<ChildStdout>, SocketAddr)> {
     let mut command = match side {
         Side::Bare => Command::new(std::env::current_exe()?),
-        Side::Sqlite(driftq) | Side::Memory(driftq) => Command::new(driftq),
+        Side::Sqlite(driftq) | Side::Memory(driftq) | Side::Postgres { driftq, .. } => {
+            Command::new(driftq)
+        }
     };
     match side {
         Side::Bare => command.arg("bare"),
@@ -111,6 +115,10 @@ async fn spawn(
         Side::Sqlite(_) => {
             command.args(["serve", "--engine", "sqlite", "--listen", listen, "--data"]);
             command.arg(files.join("data"))
+        }
+        Side::Postgres { url, shards, .. } => {
+            command.args(["serve", "--engine", "postgres", "--listen", listen]);
+            command.args(["--database-url", url, "--storage-shards", &shards.to_string()])
         }
     };
     let stderr = File::options().create(true).append(true).open(files.join("stderr"))?;

@@ -1,7 +1,7 @@
 //! What a reader's thread does: loads and reads, each from one snapshot.
 
 use driftq_core::ShardId;
-use driftq_core::row::{NEVER, Read, Row, Table};
+use driftq_core::row::{Read, Row, Table};
 use rusqlite::{Connection, params_from_iter};
 
 use super::cells::Line;
@@ -90,7 +90,7 @@ fn answer(
         Read::Unending { kind, from, rows } => {
             let rows = i64::try_from(*rows).unwrap_or(i64::MAX);
             let mut select = snapshot.prepare_cached(UNENDING)?;
-            let found = select.query_map((shard.0, NEVER, *kind as u8, from, rows), |line| {
+            let found = select.query_map((shard.0, *kind as u8, from, rows), |line| {
                 row_of(Table::Record, Line::of(line), true)
             })?;
             found.collect()
@@ -98,6 +98,6 @@ fn answer(
     }
 }
 
-/// By the index of buckets, which holds keys in their order.
+/// By the index of records without an end.
 pub(super) const UNENDING: &str = "SELECT kind, hash, expires, bucket, body FROM record
-    WHERE shard = ?1 AND bucket = ?2 AND kind = ?3 AND hash >= ?4 ORDER BY hash LIMIT ?5";
+    WHERE shard = ?1 AND bucket = 9223372036854775807 AND kind = ?2 AND hash >= ?3 ORDER BY hash LIMIT ?4";

@@ -9,12 +9,16 @@ use super::OpenError;
 /// "drft", so that `file` and a careful program can tell whose it is.
 const APPLICATION: i32 = 0x6472_6674;
 /// What each version adds. A file of an older one is brought to the newest when it is opened to write.
-const STEPS: [&str; 3] =
-    [include_str!("schema.sql"), include_str!("effects.sql"), include_str!("version_3.sql")];
+const STEPS: [&str; 4] = [
+    include_str!("schema.sql"),
+    include_str!("effects.sql"),
+    include_str!("version_3.sql"),
+    include_str!("version_4.sql"),
+];
 const VERSION: i32 = STEPS.len() as i32;
 
 /// Kibibytes of pages that the writer keeps; the operating system keeps the rest.
-const WRITER_CACHE_KIB: i32 = 32 << 10;
+const WRITER_CACHE_KIB: i32 = 64 << 10;
 
 /// Bytes of the WAL's file that are kept for the next when it begins anew.
 const WAL_BYTES_KEPT: i64 = 64 << 20;

@@ -51,11 +51,17 @@ fn statements(table: Table) -> Statements {
     );
     let backwards = layout.key_names().join(" DESC, ");
     let select = |columns: &str| format!("SELECT {columns} FROM {name} WHERE {in_range}");
+    let set: Vec<String> = names[keys..]
+        .iter()
+        .chain([&"body"])
+        .map(|column| format!("{column} = excluded.{column}"))
+        .collect();
     Statements {
         get: format!("SELECT {all} FROM {name} WHERE {is_key}"),
         put: format!(
-            "INSERT OR REPLACE INTO {name} (shard, {all}) VALUES (?1, {})",
-            places(2, names.len() + 1)
+            "INSERT INTO {name} (shard, {all}) VALUES (?1, {}) ON CONFLICT (shard, {key}) DO UPDATE SET {}",
+            places(2, names.len() + 1),
+            set.join(", ")
         ),
         delete: format!("DELETE FROM {name} WHERE {is_key}"),
         delete_range: format!("DELETE FROM {name} WHERE {in_range}"),
@@ -72,26 +78,28 @@ mod tests {
     use super::*;
     use crate::sqlite::reading::UNENDING;
     use crate::sqlite::schema;
+    use crate::sqlite::writing::EXPIRE;
 
     /// A scan would be right, and slow for ever.
     #[test]
     fn every_statement_finds_its_rows_by_key() {
         let directory = tempfile::TempDir::new().unwrap();
         let connection = schema::writer(&directory.path().join("plans.db")).unwrap();
-        let is_search = |statement: &str| {
+        let is_search = |statement: &str, by: &str| {
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
             let lines = plan.raw_query().mapped(|line| line.get::<_, String>(3));
             for line in lines.map(Result::unwrap) {
-                assert!(line.starts_with("SEARCH"), "{statement}\n{line}");
+                assert!(line.starts_with("SEARCH") && line.contains(by), "{statement}\n{line}");
             }
         };
         for table in (0..).map_while(Table::of) {
             let all = statements(table);
             let selects = [all.get, all.delete, all.delete_range, all.load];
             for statement in selects.into_iter().chain(all.range).chain(all.reverse) {
-                is_search(&statement);
+                is_search(&statement, "");
             }
         }
-        is_search(UNENDING);
+        is_search(UNENDING, "record_unending");
+        is_search(EXPIRE, "record_bucket");
     }
 }

@@ -3,7 +3,8 @@
 use driftq_core::row::{Row, Write};
 use driftq_core::{BatchNo, Epoch, ShardId};
 use rusqlite::{
-    CachedStatement, Connection, OptionalExtension as _, Transaction, params_from_iter,
+    CachedStatement, Connection, OptionalExtension as _, Transaction, TransactionBehavior,
+    params_from_iter,
 };
 
 use super::statements::All;
@@ -54,7 +55,9 @@ pub(super) fn commit(
     batch: BatchNo,
     writes: &[Write],
 ) -> Result<(), Failed> {
-    let commit = connection.transaction()?;
+    // At once for writing: one that began by reading does not wait for a lock, and a reader that met a
+    // commit halfway holds it for a moment.
+    let commit = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     check_owner(&commit, ownership)?;
     if batch != last_batch(&commit, ownership.shard)?.next() {
         return Err(Failed::Fenced);
@@ -65,6 +68,10 @@ pub(super) fn commit(
     }
     Ok(commit.commit()?)
 }
+
+/// In words that tell SQLite that the index of buckets, which holds no record without an end, will do.
+pub(super) const EXPIRE: &str =
+    "DELETE FROM record WHERE shard = ?1 AND bucket = ?2 AND bucket < 9223372036854775807";
 
 /// A commit under way.
 struct Writing<'a> {
@@ -103,9 +110,7 @@ impl<'a> Writing<'a> {
                              WHERE shard = ?1 AND kind = ?2 AND hash = ?3";
                 run(self.commit.prepare_cached(touch)?, cells)
             }
-            Write::Expire { bucket } => {
-                self.run("DELETE FROM record WHERE shard = ?1 AND bucket = ?2", [*bucket])
-            }
+            Write::Expire { bucket } => self.run(EXPIRE, [*bucket]),
         }
     }
 

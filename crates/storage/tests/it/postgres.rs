@@ -200,3 +200,24 @@ async fn tables_of_a_newer_version_are_used_while_they_fit() {
     let refused = Postgres::open(&url, None).await.err();
     assert!(matches!(refused, Some(OpenError::Newer { version: 99, .. })), "{refused:?}");
 }
+
+/// All steps together make what is written down, on every version of PostgreSQL.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_schema_is_as_written() {
+    let url = database().await;
+    drop(open(&url).await);
+    let lines = r#"
+        SELECT line FROM (
+            SELECT format('%s.%s %s%s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod),
+                          CASE WHEN a.attnotnull THEN ' not null' ELSE '' END)
+            FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0
+            WHERE c.relnamespace = 'driftq'::regnamespace AND c.relkind IN ('r', 'p', 'v')
+            UNION ALL
+            SELECT replace(indexdef, 'driftq.', '') FROM pg_indexes WHERE schemaname = 'driftq'
+        ) AS all_of_it(line) ORDER BY line COLLATE "C""#;
+    let client = connect(&url).await;
+    let rows = client.query(lines, &[]).await.expect("the catalog");
+    let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    expect_test::expect_file!["../../src/postgres/schema.txt"]
+        .assert_eq(&(found.join("\n") + "\n"));
+}

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use driftq_core::command::{CreateTopic, Produce, TopicName};
-use driftq_core::row::{Columns, Key, Read, Row, Write};
+use driftq_core::row::{Columns, Key, Read, RecordKind, Row, Write};
 use driftq_core::{
     BatchNo, Command, Envelope, Input, Output, Pipeline, PipelineConfig, SettingsPatch,
     ShardConfig, ShardId, Ticket, Timestamp,
@@ -141,10 +141,10 @@ fn a_newer_file_and_a_foreign_file_are_refused() {
     let directory = TempDir::new().unwrap();
     drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
-    Connection::open(&file).unwrap().pragma_update(None, "user_version", 4).unwrap();
+    Connection::open(&file).unwrap().pragma_update(None, "user_version", 5).unwrap();
     let refused = Sqlite::open(directory.path(), None).err().expect("refused");
     let refused = refused.to_string();
-    assert!(refused.contains("has format 4, this driftq knows 3: use a newer driftq"), "{refused}");
+    assert!(refused.contains("has format 5, this driftq knows 4: use a newer driftq"), "{refused}");
     let foreign = TempDir::new().unwrap();
     let other = Connection::open(foreign.path().join("driftq.db")).unwrap();
     other.execute_batch("CREATE TABLE invoices (id INTEGER)").unwrap();
@@ -155,24 +155,29 @@ fn a_newer_file_and_a_foreign_file_are_refused() {
 #[test]
 fn an_older_file_is_brought_up_to_date() {
     let directory = TempDir::new().unwrap();
-    drop(open(directory.path()));
     let file = directory.path().join("driftq.db");
     let older = Connection::open(&file).unwrap();
+    older.execute_batch(include_str!("../../src/sqlite/schema.sql")).unwrap();
     older
         .execute_batch(
-            "DROP TABLE held; DROP TABLE outbox; DROP VIEW effects; DROP TABLE audit;
-             DROP TABLE pointer; DROP TABLE history; PRAGMA user_version = 1",
+            "PRAGMA application_id = 0x64726674; PRAGMA user_version = 1;
+             INSERT INTO record VALUES (0, 1, x'00112233445566778899aabbccddeeff', 7, 8, x'01')",
         )
         .unwrap();
     drop(older);
     let engine = open(directory.path());
-    commit(&engine, claim(&engine), 1).unwrap();
+    let owner = claim(&engine);
+    commit(&engine, owner, 1).unwrap();
+    let hash = *b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff";
+    let kind = RecordKind::of(1).expect("there is one");
+    let found = wait(engine.read(owner, vec![Read::Key(Key::Record { kind, hash })])).unwrap();
+    assert_eq!(found[0][0].columns, Columns::Record { expires: Timestamp(7), bucket: 8 });
     drop(engine);
     let newer = Connection::open(&file).unwrap();
     let tables = "SELECT count(*) FROM sqlite_schema WHERE name IN ('held', 'effects', 'audit')";
     let version = "SELECT user_version FROM pragma_user_version";
     let number = |sql: &str| newer.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-    assert_eq!((number(tables), number(version)), (3, 3));
+    assert_eq!((number(tables), number(version)), (3, 4));
 }
 
 #[test]
@@ -195,6 +200,22 @@ fn after_one_error_nothing_is_done_any_more() {
     let ownership = claim(&engine);
     assert_eq!(loaded(&engine, ownership), 2, "the failed commit left nothing");
     commit(&engine, ownership, 2).unwrap();
+}
+
+/// Readers lock out the writer too: for a moment, when they meet a commit halfway.
+#[test]
+fn a_commit_waits_for_whoever_holds_the_lock() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let engine = open(directory.path());
+    let ownership = claim(&engine);
+    let other = rusqlite::Connection::open(directory.path().join("driftq.db")).expect("opens");
+    other.execute_batch("BEGIN IMMEDIATE").expect("locks");
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        other.execute_batch("ROLLBACK").expect("unlocks");
+    });
+    commit(&engine, ownership, 1).expect("it waited");
+    release.join().expect("it does not panic");
 }
 
 fn wal_bytes(directory: &Path) -> u64 {
