@@ -152,6 +152,9 @@ bench-pg: (measure 'postgres')
 # 24 000 000 messages through PostgreSQL: sizes stay flat; then a snapshot is held for ten minutes
 bloat: (measure 'bloat')
 
+# What a server on PostgreSQL costs with more shards, topics, groups, messages, consumers, beside a plain one
+growth: (measure 'growth')
+
 # Idle streams, slow clients, bad requests from SEED, web pages: nobody else notices
 hostile SEED='': (measure 'hostile' SEED)
 

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 use crate::wire::{Wire, post};
 
-pub(crate) const TOPIC: &str = "life";
+const TOPIC: &str = "life";
 const PARTITIONS: u32 = 8;
 /// Messages of a request.
 const BATCH: usize = 500;

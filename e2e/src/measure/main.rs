@@ -1,4 +1,4 @@
-//! `measure backlog|bloat|http|hostile|ledger|postgres DRIFTQ`: what the server costs and what it bears, against a bar each.
+//! `measure backlog|bloat|growth|http|hostile|ledger|postgres DRIFTQ`: what the server costs and what it bears, against a bar each.
 //!
 //! Sides that are compared run in one process of ours, in turns, so that a noisy machine is unkind to both.
 //! Everything here is one thread: it shares the cores with what it measures.
@@ -13,6 +13,7 @@ mod browser;
 mod crowd;
 mod drip;
 mod good;
+mod growth;
 mod hostile;
 mod ledger;
 mod life;
@@ -35,7 +36,8 @@ use anyhow::Context as _;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-const USAGE: &str = "usage: measure backlog|bloat|http|hostile|ledger|postgres DRIFTQ [SEED]";
+const USAGE: &str =
+    "usage: measure backlog|bloat|growth|http|hostile|ledger|postgres DRIFTQ [SEED]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -53,6 +55,7 @@ fn main() -> anyhow::Result<ExitCode> {
             "backlog" => backlog::run(&driftq).await,
             "http" => single::run(&driftq).await,
             "bloat" => bloat::run(&driftq).await,
+            "growth" => growth::run(&driftq).await,
             "postgres" => postgres::run(&driftq).await,
             "ledger" => ledger::run(&driftq).await,
             "hostile" => {

@@ -37,7 +37,7 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Verdict> {
 }
 
 /// Another database of the same PostgreSQL.
-async fn another(database: &Cluster, name: &str) -> anyhow::Result<String> {
+pub(crate) async fn another(database: &Cluster, name: &str) -> anyhow::Result<String> {
     database.sql(&format!("CREATE DATABASE {name}")).await?;
     let mut url = database.url();
     let at = url.rfind("/postgres").expect("that is its name");
