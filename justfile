@@ -88,11 +88,15 @@ crash KILLS='20' PART='': (crash-in 'sim' KILLS PART)
 # The same server with several shards: killed KILLS times while commits end effects and produce on other shards; then its ledger is exported and verified
 crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
 
-# Three servers on one PostgreSQL, ROUNDS times: one is killed, paused for longer than its lease, stopped; PostgreSQL is restarted as if it crashed, and killed
-chaos ROUNDS='20': (crash-in 'sim' ROUNDS 'cluster')
+# Three servers on one PostgreSQL, ROUNDS times: killed, paused for longer than their lease, stopped, cut off in six ways; PostgreSQL is restarted, and killed
+chaos ROUNDS='50': (crash-in 'sim' ROUNDS 'cluster')
 
+# One round: every kind
 [private]
-chaos-briefly: (crash-in 'dev' '2' 'cluster')
+chaos-briefly: (crash-in 'dev' '1' 'cluster')
+
+# Three servers on three PostgreSQL under Patroni, FAILOVERS times: the primary is killed, cut off, switched, paused, killed after its standby; as root
+failover FAILOVERS='30': (crash-in 'sim' FAILOVERS 'failover')
 
 # With the binaries that are there anyway
 [private]

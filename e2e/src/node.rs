@@ -1,5 +1,6 @@
 //! One of several servers on a PostgreSQL: killed, paused, started again at the same address.
 
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -11,33 +12,43 @@ use crate::broker::listening;
 /// How long a server may take to be gone: it hands over first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How servers are to share a database.
+#[derive(Debug, Clone, Copy)]
+pub struct Sharing {
+    /// How many shards it gets.
+    pub shards: u32,
+    /// After how long one that is not heard loses them.
+    pub lease_ms: u64,
+}
+
 /// A server, and what it is started with.
 pub struct Node {
     binary: String,
     arguments: Vec<String>,
-    listen: String,
     child: Child,
 }
 
 impl Node {
-    /// Starts one on a database that gets so many shards, and loses them to others after so long.
+    /// Starts one at `listen`, where others reach it at `advertise`, on a database.
     pub async fn start(
         binary: &str,
+        listen: SocketAddr,
+        advertise: SocketAddr,
         database: &str,
-        shards: u32,
-        lease_ms: u64,
+        sharing: Sharing,
     ) -> anyhow::Result<Node> {
-        let (shards, lease_ms) = (shards.to_string(), lease_ms.to_string());
-        let arguments = ["--database-url", database, "--storage-shards", &shards];
-        let arguments = arguments.into_iter().chain(["--cluster-lease-ms", &lease_ms]);
-        let arguments: Vec<String> = arguments.map(str::to_owned).collect();
-        let (child, listen) = spawn(binary, &arguments, "127.0.0.1:0").await?;
-        Ok(Node { binary: binary.to_owned(), arguments, listen, child })
-    }
-
-    /// Where its API is.
-    pub fn url(&self) -> String {
-        format!("http://{}/v1", self.listen)
+        let arguments: Vec<String> = [
+            ("--listen", listen.to_string()),
+            ("--cluster-advertise", format!("http://{advertise}")),
+            ("--database-url", database.to_owned()),
+            ("--storage-shards", sharing.shards.to_string()),
+            ("--cluster-lease-ms", sharing.lease_ms.to_string()),
+        ]
+        .into_iter()
+        .flat_map(|(name, value)| [name.to_owned(), value])
+        .collect();
+        let child = spawn(binary, &arguments).await?;
+        Ok(Node { binary: binary.to_owned(), arguments, child })
     }
 
     /// SIGKILL, and wait until it is gone.
@@ -69,7 +80,7 @@ impl Node {
 
     /// Another process at the same address.
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
-        (self.child, _) = spawn(&self.binary, &self.arguments, &self.listen).await?;
+        self.child = spawn(&self.binary, &self.arguments).await?;
         Ok(())
     }
 
@@ -79,8 +90,13 @@ impl Node {
     }
 }
 
-async fn spawn(binary: &str, more: &[String], listen: &str) -> anyhow::Result<(Child, String)> {
+/// An address on this machine that was free when asked for.
+pub fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
+}
+
+async fn spawn(binary: &str, more: &[String]) -> anyhow::Result<Child> {
     let mut command = Command::new(binary);
-    command.args(["serve", "--engine", "postgres", "--listen", listen]).args(more);
-    listening(command).await
+    command.args(["serve", "--engine", "postgres"]).args(more);
+    Ok(listening(command).await?.0)
 }

@@ -1,6 +1,7 @@
 //! The PostgreSQL engine against servers of its own: standbys that do not answer, settings that lose data,
 //! certificates.
 
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -182,4 +183,17 @@ async fn tls_is_verified() {
         let refused = Postgres::open(&url(host, root), None).await.err().expect("it is refused");
         assert!(refused.to_string().contains("certificate"), "{refused}");
     }
+}
+
+/// One that is paused or cut off takes the connection and says nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_says_nothing_does_not_keep_a_node_from_the_next_one() {
+    let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let cluster = Cluster::start_at(15, local).await.expect("a server");
+    let listener = TcpListener::bind((local, 0)).expect("a port");
+    let mute = listener.local_addr().expect("it is bound");
+    let writes = cluster.address().expect("it has a port");
+    let url = format!("postgresql://postgres@{mute},{writes}/postgres");
+    let engine = Postgres::open(&url, None).await.expect("the other is asked as well");
+    engine.claim(SHARD).await.expect("a claim succeeds");
 }

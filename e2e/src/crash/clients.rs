@@ -24,6 +24,9 @@ const RECEIVE: u32 = 64;
 pub(crate) const LEASE_MS: u64 = 500;
 /// Times a client tries to connect, 20 ms apart, before it thinks again.
 const CONNECTS: u32 = 150;
+/// How long an answer may take, and where another may have one.
+const ANSWER_WITHIN: Duration = Duration::from_secs(15);
+const ANSWER_AMONG_WITHIN: Duration = Duration::from_secs(3);
 /// Bytes of a value, unless a run needs larger ones.
 const VALUE_BYTES: usize = 100;
 
@@ -54,14 +57,18 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) fn new(url: String, history: Arc<History>) -> Client {
-        Client::among(vec![url], history)
+        Client::within(ANSWER_WITHIN, vec![url], history)
     }
 
-    /// A client of several servers.
+    /// A client of several servers: who does not hear of one asks another.
     pub(crate) fn among(urls: Vec<String>, history: Arc<History>) -> Client {
+        Client::within(ANSWER_AMONG_WITHIN, urls, history)
+    }
+
+    fn within(answer: Duration, urls: Vec<String>, history: Arc<History>) -> Client {
         Client {
             http: reqwest::Client::builder()
-                .timeout(Duration::from_secs(15))
+                .timeout(answer)
                 .build()
                 .expect("a plain client can be made"),
             urls: urls.into(),

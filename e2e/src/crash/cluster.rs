@@ -1,100 +1,205 @@
-//! Three servers on one PostgreSQL, and what can happen to them and to it while commits cross shards.
+//! Three servers on one PostgreSQL, and what can happen to them, to it and between them while commits cross shards.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use driftq_e2e::node::Node;
+use driftq_e2e::node::Sharing;
 use driftq_e2e::postgres::{Cluster, Stop};
 
 use crate::clients::Client;
-use crate::crossing::{Crossing, Judged, every_shard_answers};
+use crate::crossing::{Crossing, Total};
 use crate::history::History;
+use crate::member::{Member, Shape};
+use crate::served::Probes;
+use crate::times::Times;
 
 const NODES: usize = 3;
-const SHARDS: u32 = 16;
-/// The shortest there is.
-const LEASE_MS: u64 = 3_000;
+/// With the shortest lease there is.
+const SHARING: Sharing = Sharing { shards: 16, lease_ms: 3_000 };
+const LEASE: Duration = Duration::from_millis(SHARING.lease_ms);
 /// What must be committed between two faults.
-pub(crate) const COMMITTED_PER_FAULT: u64 = 100;
-/// How long after a fault all shards are served again.
-pub(crate) const SERVED_AGAIN: Duration = Duration::from_millis(LEASE_MS + 5_000);
+const COMMITTED_PER_FAULT: u64 = 100;
+/// How long after a fault all shards deliver again, of 99 in 100.
+pub(crate) const SERVED_AGAIN: Duration = LEASE.saturating_add(Duration::from_secs(5));
+/// When they are given up.
+const PATIENCE: Duration = SERVED_AGAIN.saturating_mul(4);
+/// What is cut off stays so for longer than its lease.
+const CUT_FOR: Duration = LEASE.saturating_add(Duration::from_secs(1));
+/// Rounds on one storage. Then its history is judged and forgotten: it is in memory.
+const ROUNDS_OF_A_PART: usize = 5;
 
 /// What happens.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     KillNode,
     PauseNode,
     StopNode,
+    Partition(Shape),
     RestartDatabase,
     KillDatabase,
 }
 
+/// The addresses of servers that are alive and serve something.
+const SERVING: &str = "SELECT DISTINCT address FROM driftq.shard JOIN driftq.node USING (node)
+    WHERE until > clock_timestamp()";
+
+/// A round has every kind but the last, which has two of five; 50 rounds have 100 killed and 100 paused servers, 50
+/// partitions of each shape, 50 restarts and 20 kills of PostgreSQL.
+const ROUND: [Fault; 12] = [
+    Fault::KillNode,
+    Fault::KillNode,
+    Fault::PauseNode,
+    Fault::PauseNode,
+    Fault::StopNode,
+    Fault::Partition(Shape::Silent),
+    Fault::Partition(Shape::Unanswered),
+    Fault::Partition(Shape::Severed),
+    Fault::Partition(Shape::CommitUnanswered),
+    Fault::Partition(Shape::Apart),
+    Fault::Partition(Shape::Alone),
+    Fault::RestartDatabase,
+];
+
 /// A run.
+#[derive(Default)]
 pub(crate) struct Stormed {
-    pub(crate) judged: Judged,
-    pub(crate) faults: u64,
-    /// From the loss of a node to the first order of it that was handled, the longest of them.
-    pub(crate) served_again: Duration,
+    pub(crate) total: Total,
+    /// From a fault until every shard has delivered something; where PostgreSQL was gone, from its return.
+    pub(crate) served: Times,
 }
 
 pub(crate) async fn run(binary: &str, rounds: u64) -> anyhow::Result<Stormed> {
-    let mut database = Cluster::start(15).await?;
-    let mut nodes = Vec::new();
-    for _ in 0..NODES {
-        nodes.push(Node::start(binary, &database.url(), SHARDS, LEASE_MS).await?);
+    let mut all = Stormed::default();
+    let all_rounds: Vec<u64> = (0..rounds).collect();
+    for rounds in all_rounds.chunks(ROUNDS_OF_A_PART) {
+        let faults = rounds.iter().flat_map(|round| faults_of(*round)).collect();
+        let part = Storm::start(binary).await?.run(faults).await?;
+        all.total.add(&part.total);
+        all.served.merge(part.served);
     }
-    let urls = nodes.iter().map(Node::url).collect();
-    let client = Client::among(urls, Arc::new(History::default()));
-    let crossing = Crossing::start(client).await?;
-    let (mut faults, mut served_again) = (0, Duration::ZERO);
-    for _ in 0..rounds {
-        for fault in [
-            Fault::KillNode,
-            Fault::PauseNode,
-            Fault::StopNode,
-            Fault::RestartDatabase,
-            Fault::KillDatabase,
-        ] {
-            faults += 1;
-            crossing.busy(faults * COMMITTED_PER_FAULT).await?;
+    Ok(all)
+}
+
+fn faults_of(round: u64) -> Vec<Fault> {
+    let mut faults = ROUND.to_vec();
+    if [0, 2].contains(&(round % 5)) {
+        faults.push(Fault::KillDatabase);
+    }
+    fastrand::shuffle(&mut faults);
+    faults
+}
+
+struct Storm {
+    database: Cluster,
+    members: Vec<Member>,
+    probes: Probes,
+    crossing: Crossing,
+}
+
+impl Storm {
+    async fn start(binary: &str) -> anyhow::Result<Storm> {
+        let database = Cluster::start(15).await?;
+        let mut members = Vec::new();
+        for _ in 0..NODES {
+            members.push(Member::start(binary, database.socket(), SHARING).await?);
+        }
+        let urls: Vec<String> = members.iter().map(Member::url).collect();
+        let sql = async |statement: &str| database.sql(statement).await;
+        let probes = Probes::make(urls.clone(), SHARING.shards, sql).await?;
+        let client = Client::among(urls, Arc::new(History::default()));
+        let crossing = Crossing::start(client).await?;
+        Ok(Storm { database, members, probes, crossing })
+    }
+
+    async fn run(mut self, faults: Vec<Fault>) -> anyhow::Result<Stormed> {
+        let mut served = Times::default();
+        for (fault, number) in faults.iter().zip(1..) {
+            self.crossing.busy(number * COMMITTED_PER_FAULT).await?;
             tokio::time::sleep(Duration::from_millis(fastrand::u64(0..300))).await;
-            crossing.fault(&format!("{fault:?}"));
-            let began = Instant::now();
-            let victim = fastrand::usize(..NODES);
-            let others = (0..NODES).filter(|node| *node != victim).map(|node| nodes[node].url());
-            let others = Client::among(others.collect(), Arc::new(History::default()));
-            let victim = &mut nodes[victim];
-            match fault {
-                Fault::KillNode => victim.kill().await?,
-                Fault::PauseNode => victim.pause()?,
-                Fault::StopNode => victim.stop()?,
-                Fault::RestartDatabase => database.restart(Stop::Immediate).await?,
-                Fault::KillDatabase => {
-                    database.kill().await?;
-                    database.start_again().await?;
-                }
+            self.crossing.fault(&format!("{fault:?}"));
+            let took = self.suffer(*fault).await.with_context(|| format!("{fault:?}"))?;
+            println!("{fault:?}: every shard delivers after {} ms", took.as_millis());
+            served.add(fault, took);
+        }
+        let judged = self.crossing.finish().await?;
+        let total = judged.hold(faults.len() as u64 * COMMITTED_PER_FAULT)?;
+        Ok(Stormed { total, served })
+    }
+
+    /// Does it, says how long it took until every shard has delivered something, and mends it.
+    async fn suffer(&mut self, fault: Fault) -> anyhow::Result<Duration> {
+        let victim = self.victim().await?;
+        let mut began = Instant::now();
+        match fault {
+            Fault::KillNode => self.members[victim].node.kill().await?,
+            Fault::PauseNode => self.members[victim].node.pause()?,
+            Fault::StopNode => self.members[victim].node.stop()?,
+            Fault::Partition(shape) => {
+                self.cut(victim, shape).await?;
+                began = Instant::now();
             }
-            let is_of_a_node =
-                matches!(fault, Fault::KillNode | Fault::PauseNode | Fault::StopNode);
-            if is_of_a_node {
-                every_shard_answers(&others, 2 * SERVED_AGAIN)
-                    .await
-                    .with_context(|| format!("{fault:?}"))?;
-                served_again = served_again.max(began.elapsed());
-                println!("{fault:?}: served again after {} ms", began.elapsed().as_millis());
+            Fault::RestartDatabase => {
+                let how = if fastrand::bool() { Stop::Fast } else { Stop::Immediate };
+                self.database.restart(how).await?;
+                began = Instant::now();
             }
-            match fault {
-                Fault::KillNode => victim.start_again().await?,
-                Fault::StopNode => {
-                    victim.ended().await?;
-                    victim.start_again().await?;
-                }
-                Fault::PauseNode => victim.resume()?,
-                Fault::RestartDatabase | Fault::KillDatabase => {}
+            Fault::KillDatabase => {
+                self.database.kill().await?;
+                self.database.start_again().await?;
+                began = Instant::now();
             }
         }
+        let served = self.probes.all_deliver(began, PATIENCE).await?;
+        if matches!(fault, Fault::PauseNode | Fault::Partition(_)) {
+            tokio::time::sleep_until((began + CUT_FOR).into()).await;
+        }
+        match fault {
+            Fault::KillNode => self.members[victim].node.start_again().await?,
+            Fault::StopNode => {
+                self.members[victim].node.ended().await?;
+                self.members[victim].node.start_again().await?;
+            }
+            Fault::PauseNode => self.members[victim].node.resume()?,
+            Fault::Partition(_) => self.members.iter_mut().try_for_each(Member::heal)?,
+            Fault::RestartDatabase | Fault::KillDatabase => {}
+        }
+        Ok(served)
     }
-    let judged = crossing.finish().await?;
-    Ok(Stormed { judged, faults, served_again })
+
+    /// One that has something to lose.
+    async fn victim(&self) -> anyhow::Result<usize> {
+        let found = async {
+            loop {
+                let serving = self.database.sql(SERVING).await?;
+                let serves = |at: &usize| serving.contains(&self.members[*at].address());
+                let all: Vec<usize> = (0..NODES).filter(serves).collect();
+                if let Some(victim) = fastrand::choice(&all) {
+                    return Ok(*victim);
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, found).await.context("nobody serves anything")?
+    }
+
+    async fn cut(&mut self, victim: usize, shape: Shape) -> anyhow::Result<()> {
+        if shape == Shape::Apart {
+            for member in &mut self.members {
+                member.cut(shape).await?;
+            }
+            return Ok(());
+        }
+        let Storm { members, probes, .. } = self;
+        // Its shards may have nothing to commit but deliveries.
+        let busy = async {
+            loop {
+                probes.all_deliver(Instant::now(), PATIENCE).await?;
+            }
+        };
+        tokio::select! {
+            biased;
+            cut = members[victim].cut(shape) => cut,
+            failed = busy => failed,
+        }
+    }
 }

@@ -49,7 +49,59 @@ pub(crate) struct Judged {
     /// Steps that are not there, and those that are there more than once.
     pub(crate) missing: usize,
     pub(crate) doubled: usize,
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Judged {
+    /// Prints what became of everything; fails if too little happened, or a step is missing or there twice.
+    pub(crate) fn hold(&self, committed_min: u64) -> anyhow::Result<Total> {
+        for violation in self.report.violations.iter().take(20) {
+            println!("{violation:?}");
+        }
+        let total = Total {
+            orders: self.orders as u64,
+            committed: self.committed,
+            missing: self.missing as u64,
+            doubled: self.doubled as u64,
+            violations: self.report.violations.len() as u64,
+        };
+        println!("{total}, steps to other shards {}, replayed {}", self.queued, self.replayed);
+        let is_enough = self.committed >= committed_min && self.queued > self.committed;
+        anyhow::ensure!(is_enough && self.replayed > 0, "too little happened");
+        anyhow::ensure!(self.missing + self.doubled == 0, "a step is missing or there twice");
+        Ok(total)
+    }
+}
+
+/// What several runs come to.
+#[derive(Default)]
+pub(crate) struct Total {
+    orders: u64,
+    committed: u64,
+    missing: u64,
+    doubled: u64,
+    pub(crate) violations: u64,
+}
+
+impl Total {
+    pub(crate) fn add(&mut self, other: &Total) {
+        self.orders += other.orders;
+        self.committed += other.committed;
+        self.missing += other.missing;
+        self.doubled += other.doubled;
+        self.violations += other.violations;
+    }
+}
+
+impl std::fmt::Display for Total {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Total { orders, committed, missing, doubled, violations } = self;
+        write!(
+            f,
+            "orders {orders}, commits {committed}, steps missing {missing}, doubled {doubled}, "
+        )?;
+        write!(f, "violations {violations}")
+    }
 }
 
 /// Orders that are committed while things happen.
@@ -129,6 +181,11 @@ impl Crossing {
         tokio::time::timeout(PATIENCE, wait).await.context("there is never enough under way")
     }
 
+    /// Waits until so many more are committed.
+    pub(crate) async fn more(&self, committed: u64) -> anyhow::Result<()> {
+        self.busy(self.progress.committed.load(Ordering::Relaxed) + committed).await
+    }
+
     /// Stops producing, lets everything be settled, and judges what the clients saw.
     pub(crate) async fn finish(self) -> anyhow::Result<Judged> {
         let Crossing { client, progress, tasks } = self;
@@ -156,18 +213,6 @@ impl Crossing {
             events,
         })
     }
-}
-
-/// Waits until the shard of every topic answers this client.
-pub(crate) async fn every_shard_answers(client: &Client, within: Duration) -> anyhow::Result<()> {
-    let answers = STEPS.iter().chain([&TOPIC]).map(|topic| async move {
-        while client.get(&format!("topics/{topic}")).await.is_err() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-    });
-    let all = futures_util::future::join_all(answers);
-    tokio::time::timeout(within, all).await.context("a shard is not served")?;
-    Ok(())
 }
 
 /// Waits until every order is settled, and as many steps have arrived and are settled as there must be. If

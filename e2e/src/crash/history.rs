@@ -22,10 +22,15 @@ impl Default for History {
 
 impl History {
     pub(crate) fn push(&self, process: u32, what: What) {
-        let at = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let at = self.now();
         let mut events = self.events.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let seq = events.len() as u64;
         events.push(Event { seq, at, process, what });
+    }
+
+    /// Milliseconds since it began.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn take(&self) -> Vec<Event> {

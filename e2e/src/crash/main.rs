@@ -7,7 +7,10 @@
 //! 5. `effects`, only if named: killed KILLS times while commits end effects and send next steps to other shards.
 //!    Then its ledger is exported and verified, and so are copies of it that were changed.
 //! 6. `cluster`, only if named: the same load on three servers and a PostgreSQL. KILLS rounds of: a server is killed,
-//!    paused for longer than its lease, stopped; PostgreSQL is restarted as if it crashed, and killed.
+//!    paused for longer than its lease, stopped, cut off in six ways; PostgreSQL is restarted, and killed.
+//! 7. `failover`, only if named: the same load on three servers and three PostgreSQL under Patroni. KILLS failovers:
+//!    the primary is killed, cut off, switched, paused, killed after its standby. Then the same without synchronous
+//!    replication, as control. Needs the packages patroni and etcd-server, and root for what is cut off.
 //!
 //! Each time everything is drained at the end and the checker judges what the clients saw: nothing
 //! acknowledged is lost, nothing settled comes back, no stale attempt was let through.
@@ -17,12 +20,17 @@ mod clients;
 mod cluster;
 mod crossing;
 mod effects;
+mod failover;
 mod faults;
 mod full;
 mod history;
 mod kills;
 mod load;
+mod member;
+mod positions;
 mod proof;
+mod served;
+mod times;
 mod wal;
 
 use std::path::Path;
@@ -32,8 +40,9 @@ use std::time::Instant;
 use anyhow::Context as _;
 use driftq_e2e::directory::Directory;
 
-use cluster::{COMMITTED_PER_FAULT, SERVED_AGAIN};
-use crossing::{COMMITTED_PER_KILL, Judged};
+use cluster::SERVED_AGAIN;
+use crossing::COMMITTED_PER_KILL;
+use failover::FIRST_OK;
 use kills::{ACKED_PER_KILL, Disk, PRODUCED_PER_KILL};
 
 /// Unknown outcomes there must have been: a thousand for 300 kills.
@@ -45,7 +54,8 @@ const KILLS_PER_FAULT: u64 = 6;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full|effects|cluster]";
+    const USAGE: &str =
+        "usage: crash BINARY KILLS [kills|control|faults|full|effects|cluster|failover]";
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().context(USAGE)?;
     let kills: u64 = arguments.next().context(USAGE)?.parse().context(USAGE)?;
@@ -53,6 +63,15 @@ async fn main() -> anyhow::Result<ExitCode> {
     let data = Directory::make()?;
     let began = Instant::now();
     let (mut violations, mut proved) = (0, String::new());
+    let of_a_cluster = match only.as_deref() {
+        Some("cluster") => Some(stormed(&binary, kills).await?),
+        Some("failover") => Some(failed_over(&binary, kills).await?),
+        _ => None,
+    };
+    if let Some(proved) = of_a_cluster {
+        println!("{proved}, {} s", began.elapsed().as_secs());
+        return Ok(ExitCode::SUCCESS);
+    }
     for part in ["kills", "control", "faults", "full"] {
         if only.as_ref().is_none_or(|only| only == part) {
             violations += match part {
@@ -66,11 +85,6 @@ async fn main() -> anyhow::Result<ExitCode> {
     if only.as_deref() == Some("effects") {
         let found;
         (found, proved) = crossed(&binary, &data.path().join("effects"), kills).await?;
-        violations += found;
-    }
-    if only.as_deref() == Some("cluster") {
-        let found;
-        (found, proved) = stormed(&binary, kills).await?;
         violations += found;
     }
     println!("kills {kills}, violations {violations}{proved}, {} s", began.elapsed().as_secs());
@@ -106,7 +120,7 @@ async fn killed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> 
 async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<(usize, String)> {
     let run = crossing::run(binary, data, kills).await?;
     println!("kills {} with enough under way ({} more repeated)", run.kills, run.repeated);
-    judged(&run.judged, kills * COMMITTED_PER_KILL)?;
+    run.judged.hold(kills * COMMITTED_PER_KILL)?;
     let proof = run.proof?;
     println!(
         "export: {} bytes in {} ms, verified in {} ms: decisions {}, of which clients were told {}; outcomes {} of {} orders; copies checked in {} ms",
@@ -126,39 +140,30 @@ async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<(usize
     Ok((run.judged.report.violations.len(), proved))
 }
 
-/// Prints what became of everything; fails if too little happened, or a step is missing or there twice.
-fn judged(judged: &Judged, committed_min: u64) -> anyhow::Result<()> {
-    for violation in judged.report.violations.iter().take(20) {
-        println!("{violation:?}");
-    }
-    println!(
-        "orders {}, commits {}, steps to other shards {}, replayed {}, steps missing {}, doubled {}, violations {}",
-        judged.orders,
-        judged.committed,
-        judged.queued,
-        judged.replayed,
-        judged.missing,
-        judged.doubled,
-        judged.report.violations.len()
-    );
-    anyhow::ensure!(
-        judged.committed >= committed_min
-            && judged.queued > judged.committed
-            && judged.replayed > 0,
-        "too little happened"
-    );
-    anyhow::ensure!(judged.missing + judged.doubled == 0, "a step is missing or there twice");
-    Ok(())
+/// Returns what was shown.
+async fn stormed(binary: &str, rounds: u64) -> anyhow::Result<String> {
+    let run = cluster::run(binary, rounds).await?;
+    let (total, served) = (&run.total, &run.served);
+    served.lines().for_each(|line| println!("{line}"));
+    let proved = format!("faults {}, {total}, every shard delivers after {served}", served.count());
+    anyhow::ensure!(served.p99() < SERVED_AGAIN, "too late: {proved}");
+    anyhow::ensure!(total.violations == 0, "{proved}");
+    Ok(proved)
 }
 
-/// Returns the violations, and how soon shards were served again.
-async fn stormed(binary: &str, rounds: u64) -> anyhow::Result<(usize, String)> {
-    let run = cluster::run(binary, rounds).await?;
-    judged(&run.judged, run.faults * COMMITTED_PER_FAULT)?;
-    let served = run.served_again.as_millis();
-    anyhow::ensure!(run.served_again < SERVED_AGAIN, "served again only after {served} ms");
-    let proved = format!(", faults {}, served again after {served} ms at most", run.faults);
-    Ok((run.judged.report.violations.len(), proved))
+/// Returns what was shown.
+async fn failed_over(binary: &str, failovers: u64) -> anyhow::Result<String> {
+    let run = failover::run(binary, failovers).await?;
+    let lost = failover::control(binary).await?;
+    let (total, oks, served) = (&run.total, &run.oks, &run.served);
+    served.lines().for_each(|line| println!("{line}"));
+    let proved = format!(
+        "failovers {}, {total}, {oks}, first ok of every shard after {served}; control: {lost}",
+        served.count()
+    );
+    anyhow::ensure!(served.p99() < FIRST_OK, "too late: {proved}");
+    anyhow::ensure!(total.violations + oks.beyond == 0, "{proved}");
+    Ok(proved)
 }
 
 async fn control(binary: &str, data: &Path) -> anyhow::Result<usize> {

@@ -1,11 +1,12 @@
-//! Three PostgreSQL under Patroni with one etcd, all on the loopback address: primaries die, others take over.
+//! Three PostgreSQL under Patroni with one etcd, all on the loopback address or on machines of their own, as far as
+//! their network goes: primaries die or are cut off, others take over.
 
 mod etcd;
 mod node;
 mod settings;
 mod view;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::directory::Directory;
+use crate::netns::Network;
 use crate::postgres::{account, binaries, psql};
 use crate::processes::Process;
 use etcd::Etcd;
@@ -24,6 +26,10 @@ use view::{Role, View};
 
 /// How many there are.
 pub const NODES: usize = 3;
+const NAMES: [&str; NODES] = ["node0", "node1", "node2"];
+/// Where each listens on a machine of its own. Their sockets are in one directory, so it is not the same everywhere.
+const POSTGRES_PORTS: [u16; NODES] = [5432, 5433, 5434];
+const API_PORT: u16 = 8008;
 /// How long they may take to agree, the first time included.
 const PATIENCE: Duration = Duration::from_secs(180);
 /// How long one of them may take to answer, and how often they are asked.
@@ -48,22 +54,47 @@ pub struct Patroni {
     http: reqwest::Client,
     nodes: Vec<Node>,
     _etcd: Etcd,
+    /// Between machines, if they have their own.
+    network: Option<Network>,
     // Dropped after the processes are gone.
     _directory: Directory,
 }
 
 impl Patroni {
-    /// Makes three of this version; returns when there is a primary and all follow it.
+    /// Makes three of this version on this machine; returns when there is a primary and all follow it.
     pub async fn start(version: u32, replication: Replication) -> anyhow::Result<Patroni> {
+        Patroni::make(version, replication, None).await
+    }
+
+    /// The same on machines of their own, so that they can be cut off. Needs root. etcd is here.
+    pub async fn start_apart(version: u32, replication: Replication) -> anyhow::Result<Patroni> {
+        Patroni::make(version, replication, Some(Network::make(&NAMES)?)).await
+    }
+
+    async fn make(
+        version: u32,
+        replication: Replication,
+        network: Option<Network>,
+    ) -> anyhow::Result<Patroni> {
         let binaries = binaries::find(version)?;
         let directory = Directory::make()?;
         account::own(directory.path())?;
-        let ports = free_ports(2 + 2 * NODES)?;
+        let here = network.as_ref().map_or(Ipv4Addr::LOCALHOST, Network::outside);
+        let ports = free_ports(here.into(), 2 + 2 * NODES)?;
         let (etcd_ports, node_ports) = ports.split_at(2);
         let etcd = Etcd::start(directory.path(), etcd_ports[0], etcd_ports[1])?;
         let mut nodes = Vec::new();
         for (number, ports) in node_ports.chunks(2).enumerate() {
-            let node = Node::new(directory.path(), format!("node{number}"), ports[0], ports[1]);
+            let name = NAMES[number].to_owned();
+            let namespace = network.as_ref().map(|all| all.namespace(&name)).transpose()?.cloned();
+            let (postgres, api) = match &namespace {
+                Some(own) => (
+                    SocketAddr::from((own.address(), POSTGRES_PORTS[number])),
+                    SocketAddr::from((own.address(), API_PORT)),
+                ),
+                None => (ports[0], ports[1]),
+            };
+            let node = Node::new(directory.path(), name, postgres, api, namespace);
             let settings = Settings {
                 name: &node.name,
                 binaries: &binaries,
@@ -82,6 +113,7 @@ impl Patroni {
             http: reqwest::Client::builder().timeout(ANSWER_WITHIN).build()?,
             nodes,
             _etcd: etcd,
+            network,
             _directory: directory,
         };
         patroni.nodes.iter_mut().try_for_each(Node::start)?;
@@ -94,9 +126,8 @@ impl Patroni {
         let all = self.nodes.iter().map(|node| node.postgres.to_string());
         let all = all.collect::<Vec<_>>().join(",");
         // One that is paused accepts connections and says nothing.
-        format!(
-            "postgresql://postgres@{all}/postgres?target_session_attrs=read-write&connect_timeout=2"
-        )
+        let more = "target_session_attrs=read-write&connect_timeout=2&sslmode=disable";
+        format!("postgresql://postgres@{all}/postgres?{more}")
     }
 
     /// One of them.
@@ -160,6 +191,16 @@ impl Patroni {
         self.nodes[node].resume();
     }
 
+    /// Cuts a node off from everybody: packets vanish.
+    pub fn isolate(&mut self, node: usize) -> anyhow::Result<()> {
+        self.network()?.isolate(NAMES[node])
+    }
+
+    /// Everybody reaches everybody again.
+    pub fn heal(&mut self) -> anyhow::Result<()> {
+        self.network()?.heal()
+    }
+
     /// Primary and synchronous standby change places in order; without one, with any standby.
     pub async fn switchover(&self) -> anyhow::Result<()> {
         let primary = self.primary().await?.context("there is no primary")?;
@@ -215,15 +256,18 @@ impl Patroni {
         bail!("no Patroni answers")
     }
 
+    fn network(&mut self) -> anyhow::Result<&mut Network> {
+        self.network.as_mut().context("they are all on this machine")
+    }
+
     fn number(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)
     }
 }
 
 /// Free when asked for, all at once, so that none is given twice.
-fn free_ports(count: usize) -> anyhow::Result<Vec<SocketAddr>> {
-    let taken: Result<Vec<_>, _> =
-        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
+fn free_ports(here: IpAddr, count: usize) -> anyhow::Result<Vec<SocketAddr>> {
+    let taken: Result<Vec<_>, _> = (0..count).map(|_| TcpListener::bind((here, 0))).collect();
     Ok(taken?.iter().map(TcpListener::local_addr).collect::<Result<_, _>>()?)
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
 
+use crate::netns::Namespace;
 use crate::postgres::account;
 use crate::postgres::pid_file::remove_shared_memory;
 use crate::processes::{
@@ -25,6 +26,8 @@ pub(super) struct Node {
     settings: PathBuf,
     log: PathBuf,
     data: PathBuf,
+    /// The machine it runs on, if that is not ours.
+    namespace: Option<Namespace>,
     /// None after it was killed.
     patroni: Option<Child>,
 }
@@ -36,6 +39,7 @@ impl Node {
         name: String,
         postgres: SocketAddr,
         api: SocketAddr,
+        namespace: Option<Namespace>,
     ) -> Node {
         Node {
             settings: directory.join(format!("{name}.yml")),
@@ -44,6 +48,7 @@ impl Node {
             name,
             postgres,
             api,
+            namespace,
             patroni: None,
         }
     }
@@ -55,7 +60,10 @@ impl Node {
     pub(super) fn start(&mut self) -> anyhow::Result<()> {
         ensure!(self.patroni.is_none(), "{} runs", self.name);
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let mut patroni = account::command("patroni".as_ref(), |program| Command::new(program));
+        let mut patroni = account::command("patroni".as_ref(), |program| match &self.namespace {
+            Some(namespace) => namespace.command(program),
+            None => Command::new(program),
+        });
         patroni.arg(&self.settings).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let patroni = patroni.spawn().context("start patroni; is it installed?")?;
         self.patroni = Some(patroni);

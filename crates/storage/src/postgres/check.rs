@@ -34,7 +34,7 @@ pub(super) async fn durability(client: &Client, other: &Client) -> Result<&'stat
         }
     }
     if client.query_one("SELECT pg_is_in_recovery()", &[]).await?.get(0) {
-        let why = "it is a standby: name all servers, and target_session_attrs=read-write";
+        let why = "it is a standby: name its primary, or all servers";
         return Err(OpenError::Unfit(why.to_owned()));
     }
     // Behind a pool of transactions both are one process: what is set for a session is lost or another's.

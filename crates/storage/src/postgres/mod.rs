@@ -132,6 +132,16 @@ struct Inside {
     statements: All,
 }
 
+impl Inside {
+    /// After a silence nothing is asked on connections from before: they may lead to a server that is gone, or
+    /// is paused and was the primary once.
+    fn forget(&self) {
+        for pool in [&self.writers, &self.readers, &self.members] {
+            pool.forget();
+        }
+    }
+}
+
 impl Postgres {
     /// Connects, looks whether the server keeps what it says, and makes tables where there are none, with
     /// that many shards or 64. Refused if they are there with another number.
@@ -182,7 +192,14 @@ impl Postgres {
         timeout: Duration,
         work: impl Future<Output = Result<T, Failed>> + Send + 'static,
     ) -> Answer<'_, T> {
-        let done = self.runtime.spawn(async move { tokio::time::timeout(timeout, work).await });
+        let inside = self.inside.clone();
+        let done = self.runtime.spawn(async move {
+            let done = tokio::time::timeout(timeout, work).await;
+            if done.is_err() {
+                inside.forget();
+            }
+            done
+        });
         Box::pin(async move {
             let unknown = |why: &str| EngineError::Unknown(why.to_owned());
             match done.await {

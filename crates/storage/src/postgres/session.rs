@@ -94,6 +94,11 @@ impl Pool {
         Ok(Taken { pool: self, session, _permit: permit })
     }
 
+    /// Closes what nobody uses.
+    pub(super) fn forget(&self) {
+        self.lock().clear();
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Session>> {
         self.idle.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }

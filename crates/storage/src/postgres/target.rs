@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use futures_util::future::select_ok;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
@@ -25,7 +26,9 @@ const SENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Where to connect to, and how.
 #[derive(Clone)]
 pub(super) struct Target {
-    config: Config,
+    /// Each server that is named; of several the one is meant that takes writes.
+    servers: Vec<Config>,
+    is_here: bool,
     /// Who may be at the other end. None: in clear.
     tls: Option<MakeRustlsConnect>,
 }
@@ -37,44 +40,58 @@ impl Target {
         let (url, mode) = without(url, "sslmode");
         let (url, root) = without(&url, "sslrootcert");
         let unreadable = |error: tokio_postgres::Error| OpenError::Url(whole(&error));
-        let mut config: Config = url.parse().map_err(unreadable)?;
-        config
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_user_timeout(SENT_TIMEOUT)
-            .keepalives_idle(CONNECT_TIMEOUT)
-            .application_name("driftq");
+        let config: Config = url.parse().map_err(unreadable)?;
+        let is_here = is_all_here(&config);
         let says = "say sslmode=verify-full, or sslmode=disable if the network keeps others out";
         let tls = match mode.as_deref() {
             Some("verify-full") => true,
             Some("disable") => false,
-            None if is_all_here(&config) => false,
+            None if is_here => false,
             None => return Err(OpenError::Url(format!("the server is another machine: {says}"))),
             Some(other) => {
                 return Err(OpenError::Url(format!("sslmode={other} proves nothing: {says}")));
             }
         };
-        config.ssl_mode(if tls { SslMode::Require } else { SslMode::Disable });
+        let mut servers = each(config);
+        for server in &mut servers {
+            server
+                .connect_timeout(CONNECT_TIMEOUT)
+                .tcp_user_timeout(SENT_TIMEOUT)
+                .keepalives_idle(CONNECT_TIMEOUT)
+                .application_name("driftq")
+                .ssl_mode(if tls { SslMode::Require } else { SslMode::Disable });
+        }
         let tls = tls.then(|| verifier(root.as_deref())).transpose()?;
-        Ok(Target { config, tls })
+        Ok(Target { servers, is_here, tls })
     }
 
     /// Whether the server is this machine.
     pub(super) fn is_here(&self) -> bool {
-        is_all_here(&self.config)
+        self.is_here
     }
 
-    /// Connects; warnings that come are counted.
+    /// Connects; warnings that come are counted. All servers are tried at once: behind one that is paused or
+    /// cut off, which says nothing at all, the others would never have their turn.
     pub(super) async fn connect(
         &self,
         warnings: &Arc<AtomicU64>,
     ) -> Result<Client, tokio_postgres::Error> {
+        let tried = self.servers.iter().map(|server| Box::pin(self.connect_to(server, warnings)));
+        Ok(select_ok(tried).await?.0)
+    }
+
+    async fn connect_to(
+        &self,
+        server: &Config,
+        warnings: &Arc<AtomicU64>,
+    ) -> Result<Client, tokio_postgres::Error> {
         Ok(match &self.tls {
             None => {
-                let (client, connection) = self.config.connect(NoTls).await?;
+                let (client, connection) = server.connect(NoTls).await?;
                 drive(client, connection, warnings.clone())
             }
             Some(tls) => {
-                let (client, connection) = self.config.connect(tls.clone()).await?;
+                let (client, connection) = server.connect(tls.clone()).await?;
                 drive(client, connection, warnings.clone())
             }
         })
@@ -128,6 +145,48 @@ fn verifier(root: Option<&str>) -> Result<MakeRustlsConnect, OpenError> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(MakeRustlsConnect::new(config))
+}
+
+/// One for each server that is named. Where their numbers do not agree, or there is one, it is left as it is.
+fn each(all: Config) -> Vec<Config> {
+    let (names, addresses, ports) = (all.get_hosts(), all.get_hostaddrs(), all.get_ports());
+    let count = names.len().max(addresses.len());
+    let agree = [names.len(), addresses.len()].iter().all(|len| [0, count].contains(len))
+        && [0, 1, count].contains(&ports.len());
+    if count < 2 || !agree {
+        return vec![all];
+    }
+    let one = |at: usize| {
+        let mut one = Config::new();
+        match names.get(at) {
+            Some(Host::Tcp(name)) => one.host(name),
+            Some(Host::Unix(path)) => one.host_path(path),
+            None => &mut one,
+        };
+        if let Some(address) = addresses.get(at) {
+            one.hostaddr(*address);
+        }
+        if let Some(port) = ports.get(at).or(ports.first()) {
+            one.port(*port);
+        }
+        if let Some(user) = all.get_user() {
+            one.user(user);
+        }
+        if let Some(password) = all.get_password() {
+            one.password(password);
+        }
+        if let Some(name) = all.get_dbname() {
+            one.dbname(name);
+        }
+        if let Some(options) = all.get_options() {
+            one.options(options);
+        }
+        one.channel_binding(all.get_channel_binding())
+            .ssl_negotiation(all.get_ssl_negotiation())
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        one
+    };
+    (0..count).map(one).collect()
 }
 
 /// Names, and the addresses that go before them.
@@ -196,6 +255,26 @@ mod tests {
             let says = refused(&format!("postgresql://driftq@localhost/driftq?sslmode={mode}"));
             assert!(says.contains("proves nothing"), "{says}");
         }
+    }
+
+    #[test]
+    fn of_several_servers_each_is_a_target_of_its_own() {
+        let url = "postgresql://me:secret@localhost:1,127.0.0.1:2/driftq?options=-cjit%3Doff";
+        let servers = Target::read(url).expect("it is read").servers;
+        let seen = servers.iter().map(|one| {
+            assert_eq!(one.get_user(), Some("me"));
+            assert_eq!(one.get_password(), Some(&b"secret"[..]));
+            assert_eq!(one.get_dbname(), Some("driftq"));
+            assert_eq!(one.get_options(), Some("-cjit=off"));
+            assert_eq!(one.get_target_session_attrs(), TargetSessionAttrs::ReadWrite);
+            (one.get_hosts().to_vec(), one.get_ports().to_vec())
+        });
+        let host = |name: &str| vec![Host::Tcp(name.to_owned())];
+        let wanted = [(host("localhost"), vec![1]), (host("127.0.0.1"), vec![2])];
+        assert_eq!(seen.collect::<Vec<_>>(), wanted);
+        let one = Target::read("postgresql://me@localhost/driftq").expect("it is read").servers;
+        assert_eq!(one.len(), 1);
+        assert_eq!(one[0].get_target_session_attrs(), TargetSessionAttrs::Any);
     }
 
     #[test]

@@ -1,0 +1,158 @@
+//! Three servers on three PostgreSQL under Patroni whose primary changes while commits cross shards.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use driftq_e2e::node::{Node, Sharing, free_address};
+use driftq_e2e::patroni::{NODES, Patroni, Replication};
+
+use crate::clients::Client;
+use crate::crossing::{Crossing, Total};
+use crate::history::History;
+use crate::positions::{HISTORY, Oks, Positions};
+use crate::served::Probes;
+use crate::times::Times;
+
+const VERSION: u32 = 15;
+const SERVERS: usize = 3;
+const SHARING: Sharing = Sharing { shards: 16, lease_ms: 3_000 };
+/// What must be committed before each failover.
+const COMMITTED_PER_FAILOVER: u64 = 200;
+/// How long after a failover every shard delivers again, of 99 in 100, and when it is given up.
+pub(crate) const FIRST_OK: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
+/// More bytes than fit into any socket, and they must not shrink: what is written after them does not get to a standby
+/// that reads nothing.
+const BALLAST: &str = "
+    CREATE TABLE ballast (bytes text);
+    ALTER TABLE ballast ALTER bytes SET STORAGE EXTERNAL;
+    INSERT INTO ballast SELECT repeat(md5(n::text), 3000) FROM generate_series(1, 300) n";
+
+/// What happens to a primary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Kill,
+    /// Nothing gets to it or from it.
+    Isolate,
+    Switchover,
+    Pause,
+    /// The synchronous standby is killed first, then the primary.
+    StandbyToo,
+}
+
+const KINDS: [Kind; 5] =
+    [Kind::Kill, Kind::Isolate, Kind::Switchover, Kind::Pause, Kind::StandbyToo];
+
+/// A run.
+pub(crate) struct FailedOver {
+    pub(crate) total: Total,
+    pub(crate) oks: Oks,
+    /// From a failover until every shard has delivered something.
+    pub(crate) served: Times,
+}
+
+pub(crate) async fn run(binary: &str, failovers: u64) -> anyhow::Result<FailedOver> {
+    let patroni = Patroni::start_apart(VERSION, Replication::Synchronous).await?;
+    let mut world = World::start(binary, patroni).await?;
+    let mut served = Times::default();
+    for (kind, number) in KINDS.into_iter().cycle().zip(1..=failovers) {
+        world.crossing.busy(number * COMMITTED_PER_FAILOVER).await?;
+        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..300))).await;
+        world.crossing.fault(&format!("{kind:?}"));
+        let took = world.fail_over(kind).await.with_context(|| format!("{kind:?}"))?;
+        served.add(kind, took);
+    }
+    let World { patroni, crossing, positions, servers: _servers, .. } = world;
+    let judged = crossing.finish().await?;
+    let oks = positions.judge(&judged.events, &patroni.sql(HISTORY).await?)?;
+    let total = judged.hold(failovers * COMMITTED_PER_FAILOVER)?;
+    Ok(FailedOver { total, oks, served })
+}
+
+/// The same load without synchronous replication, acknowledged by a primary alone and killed with it: says what is
+/// seen of the loss. Fails if nothing is.
+pub(crate) async fn control(binary: &str) -> anyhow::Result<String> {
+    let patroni = Patroni::start(VERSION, Replication::Asynchronous).await?;
+    let mut world = World::start(binary, patroni).await?;
+    world.crossing.busy(COMMITTED_PER_FAILOVER).await?;
+    let primary = world.patroni.primary().await?.context("there is no primary")?;
+    let standbys: Vec<usize> = (0..NODES).filter(|node| *node != primary).collect();
+    standbys.iter().try_for_each(|node| world.patroni.hold_receiver(*node))?;
+    world.patroni.sql(BALLAST).await?;
+    world.crossing.more(COMMITTED_PER_FAILOVER).await?;
+    world.crossing.fault("Kill");
+    world.patroni.kill(primary).await?;
+    standbys.iter().try_for_each(|node| world.patroni.release_receiver(*node))?;
+    world.probes.all_deliver(Instant::now(), PATIENCE).await?;
+    world.patroni.restart(primary)?;
+    world.patroni.settled().await?;
+    let World { patroni, crossing, positions, servers: _servers, .. } = world;
+    let judged = crossing.finish().await?;
+    let oks = positions.judge(&judged.events, &patroni.sql(HISTORY).await?)?;
+    let (missing, violations) = (judged.missing, judged.report.violations.len());
+    let seen = format!("steps missing {missing}, violations {violations}, {oks}");
+    anyhow::ensure!(violations > 0 && oks.beyond > 0, "losses are not seen: {seen}");
+    Ok(seen)
+}
+
+struct World {
+    patroni: Patroni,
+    servers: Vec<Node>,
+    probes: Probes,
+    crossing: Crossing,
+    positions: Positions,
+}
+
+impl World {
+    async fn start(binary: &str, patroni: Patroni) -> anyhow::Result<World> {
+        let (mut servers, mut urls) = (Vec::new(), Vec::new());
+        for _ in 0..SERVERS {
+            let listen = free_address()?;
+            servers.push(Node::start(binary, listen, listen, &patroni.url(), SHARING).await?);
+            urls.push(format!("http://{listen}/v1"));
+        }
+        let sql = async |statement: &str| patroni.sql(statement).await;
+        let probes = Probes::make(urls.clone(), SHARING.shards, sql).await?;
+        let history = Arc::new(History::default());
+        let positions = Positions::start(patroni.url(), Arc::clone(&history));
+        let crossing = Crossing::start(Client::among(urls, history)).await?;
+        Ok(World { patroni, servers, probes, crossing, positions })
+    }
+
+    /// Does it, says how long it took until every shard has delivered something, and mends it.
+    async fn fail_over(&mut self, kind: Kind) -> anyhow::Result<Duration> {
+        let patroni = &mut self.patroni;
+        let primary = patroni.primary().await?.context("there is no primary")?;
+        let standby = patroni.synchronous_standby().await?.context("there is no standby")?;
+        let began = Instant::now();
+        match kind {
+            Kind::Kill => patroni.kill(primary).await?,
+            Kind::Isolate => patroni.isolate(primary)?,
+            Kind::Switchover => patroni.switchover().await?,
+            Kind::Pause => patroni.pause(primary).await?,
+            Kind::StandbyToo => {
+                patroni.kill(standby).await?;
+                patroni.kill(primary).await?;
+                // The third may not know everything: without one of these there is no primary.
+                patroni.restart(standby)?;
+            }
+        }
+        let served = self.probes.all_deliver(began, PATIENCE).await?;
+        match kind {
+            Kind::Kill | Kind::StandbyToo => patroni.restart(primary)?,
+            Kind::Isolate => patroni.heal()?,
+            Kind::Pause => patroni.resume(primary),
+            Kind::Switchover => {}
+        }
+        patroni.settled().await?;
+        let next = patroni.primary().await?.context("there is no primary")?;
+        println!(
+            "{kind:?}: node {primary} to node {next}, every shard delivers after {} ms, whole after {} ms",
+            served.as_millis(),
+            began.elapsed().as_millis()
+        );
+        anyhow::ensure!(next != primary, "there was no failover");
+        Ok(served)
+    }
+}
