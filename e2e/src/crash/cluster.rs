@@ -172,7 +172,10 @@ impl Storm {
         let found = async {
             loop {
                 let serving = self.database.sql(SERVING).await?;
-                let serves = |at: &usize| serving.contains(&self.members[*at].address());
+                let serves = |at: &usize| {
+                    let address = self.members[*at].address();
+                    serving.lines().any(|line| line.ends_with(&address))
+                };
                 let all: Vec<usize> = (0..NODES).filter(serves).collect();
                 if let Some(victim) = fastrand::choice(&all) {
                     return Ok(*victim);
