@@ -91,6 +91,9 @@ crash-effects KILLS='20': (crash-in 'sim' KILLS 'effects')
 # Three servers on one PostgreSQL, ROUNDS times: killed, paused for longer than their lease, stopped, cut off in six ways; PostgreSQL is restarted, and killed
 chaos ROUNDS='50': (crash-in 'sim' ROUNDS 'cluster')
 
+# Three servers of the binary OLD on one PostgreSQL, exchanged one by one for this one and back, ROUNDS times, under load
+upgrade OLD ROUNDS='1': (crash-in 'dev' ROUNDS 'upgrade ' + OLD)
+
 # One round: every kind
 [private]
 chaos-briefly: (crash-in 'dev' '1' 'cluster')

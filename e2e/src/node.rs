@@ -84,6 +84,12 @@ impl Node {
         Ok(())
     }
 
+    /// The same with another binary, until it is started with another again.
+    pub async fn start_as(&mut self, binary: &str) -> anyhow::Result<()> {
+        self.binary = binary.to_owned();
+        self.start_again().await
+    }
+
     fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let id = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         Ok(kill_process(id.context("it has ended")?, signal)?)

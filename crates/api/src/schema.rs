@@ -116,6 +116,8 @@ schemas! {
         .description(Some("At most 255 bytes of UTF-8, without control characters."));
     /// BLAKE3, in hex.
     ChainHash = text().pattern(Some("^[0-9a-f]{64}$"));
+    /// A process that serves shards. Opaque.
+    NodeId = text().max_length(Some(18)).pattern(Some("^n_[0-9a-f]{16}$"));
     /// Where the next page begins. Opaque.
     PageCursor = text().pattern(Some("^[A-Za-z0-9_-]+$"));
 
@@ -160,7 +162,11 @@ schemas! {
         "delivered", "extended", "expired", "nacked", "returned", "acked", "dead", "purged",
     ]);
     /// Where rows live.
-    EngineName = words(&["memory", "sqlite"]);
+    EngineName = words(&["memory", "sqlite", "postgres"]);
+    /// Whether a node takes shards.
+    NodeState = words(&["taking", "stopping", "drained", "beside", "gone"]);
+    /// Whether somebody serves a shard.
+    ShardState = words(&["held", "free", "lost"]);
     /// Where messages without a key go.
     Keyless = words(&["partition_0", "round_robin"]).default(Some("partition_0".into()));
     /// Whether consuming makes groups.

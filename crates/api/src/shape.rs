@@ -52,7 +52,9 @@ impl ErrorCode {
             | ErrorCode::PermissionDenied
             | ErrorCode::MethodNotAllowed => Vec::new(),
             ErrorCode::NotFound => {
-                let kinds = word(&["route", "topic", "group", "message", "effect", "pointer"]);
+                let kinds = word(&[
+                    "route", "topic", "group", "message", "effect", "pointer", "node", "shard",
+                ]);
                 item().into_iter().chain([always("kind", kinds)]).collect()
             }
             ErrorCode::RequestTimeout => vec![always("outcome", word(&["none"]))],

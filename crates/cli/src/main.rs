@@ -12,6 +12,8 @@ mod group;
 mod ledger_file;
 mod manual;
 mod message;
+mod moving;
+mod node;
 mod offline;
 mod output;
 mod serve;
@@ -63,7 +65,10 @@ enum Cmd {
     Verify(verify::Verify),
     Check(offline::Check),
     Backup(offline::Backup),
+    Node(node::Node),
     Shard(shard::Shard),
+    Restored(moving::Restored),
+    Copy(moving::CopyTo),
     Version(version::Version),
     Completions(manual::Completions),
     Man(manual::Man),
@@ -116,7 +121,10 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Verify(verify) => verify.run(remote.output),
         Cmd::Check(check) => check.run(remote.output).await,
         Cmd::Backup(backup) => backup.run(remote.output).await,
-        Cmd::Shard(shard) => shard.run(remote.output),
+        Cmd::Node(node) => node.run(remote).await,
+        Cmd::Shard(shard) => shard.run(remote).await,
+        Cmd::Restored(restored) => restored.run(remote.output).await,
+        Cmd::Copy(copy) => copy.run(remote.output).await,
         Cmd::Version(version) => version.run(remote).await,
         Cmd::Completions(completions) => {
             completions.run(command());

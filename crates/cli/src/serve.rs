@@ -27,9 +27,24 @@ impl Serve {
         for row in effective.rows.iter().filter(|row| !row.is_default()) {
             tracing::info!("{row}");
         }
-        let server = Server::start(effective.server).await?;
-        output::line(format_args!("listening on http://{}", server.address()));
-        until_told_to_stop().await?;
+        let told = until_told_to_stop();
+        tokio::pin!(told);
+        let server = tokio::select! {
+            server = Server::start(effective.server) => server?,
+            told = &mut told => return told,
+        };
+        // It has joined others: told to stop, it hands over first.
+        let is_served = tokio::select! {
+            () = server.served() => true,
+            told = &mut told => {
+                told?;
+                false
+            }
+        };
+        if is_served {
+            output::line(format_args!("listening on http://{}", server.address()));
+            told.await?;
+        }
         tracing::info!("stopping: what is under way ends first");
         server.stop().await;
         Ok(())

@@ -1,17 +1,21 @@
-//! `driftq shard`: what lies in a data directory.
+//! `driftq shard`: who serves what, and what lies in a storage.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use driftq_server::offline;
+use driftq_server::offline::{self, Inspected, ShardId};
 use serde_json::{Value, json};
 
+use crate::client::Remote;
+use crate::node;
 use crate::output::{self, Format};
 
-/// Look into the shards of a data directory
+/// Show, move, check and look into shards
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
+  driftq shard list
+  driftq shard move 12 http://10.0.0.7:8080
   driftq shard dump --data ./data")]
 pub(crate) struct Shard {
     #[command(subcommand)]
@@ -20,6 +24,37 @@ pub(crate) struct Shard {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Shards of a database, and which node has each
+    #[command(after_help = "\
+Examples:
+  driftq shard list
+  driftq shard list -o ndjson")]
+    List,
+    /// Put a shard on a node; it stays there while that node takes shards
+    #[command(after_help = "\
+Examples:
+  driftq shard move 12 http://10.0.0.7:8080
+  driftq shard move 12 n_0123456789abcdef
+  driftq shard move 12 any                       let it be spread like the others")]
+    Move {
+        /// The shard
+        shard: u32,
+        /// The address of the node, or its id; or `any`
+        node: String,
+    },
+    /// Read the shards of a database and say whether they are whole; nodes may run meanwhile
+    #[command(after_help = "\
+Examples:
+  driftq shard check --database-url postgresql://driftq@db.example/driftq
+  driftq shard check --database-url postgresql://driftq@db.example/driftq --shard 12")]
+    Check {
+        /// The database
+        #[arg(long, value_name = "URL", env = "DRIFTQ_DATABASE_URL", hide_env_values = true)]
+        database_url: String,
+        /// Only this shard
+        #[arg(long)]
+        shard: Option<u32>,
+    },
     /// Print rows as they are stored; a server may run meanwhile
     #[command(after_help = "\
 Examples:
@@ -42,22 +77,85 @@ Examples:
     },
 }
 
+const COLUMNS: &[output::Column] = &[
+    ("shard", "shard"),
+    ("state", "state"),
+    ("address", "address"),
+    ("epoch", "epoch"),
+    ("since", "since"),
+    ("batch", "batch"),
+    ("put on", "put"),
+];
+
 impl Shard {
-    pub(crate) fn run(self, format: Format) -> anyhow::Result<()> {
-        let Verb::Dump { data, table, limit, shard } = self.verb;
-        let mut all = Vec::new();
-        let mut each = |row: Value| match format {
-            Format::Table => output::line(readable(&row)),
-            Format::Ndjson => output::line(row),
-            Format::Json => all.push(row),
-        };
-        let shard = offline::ShardId(shard);
-        offline::dump(&data, shard, table.as_deref(), limit, &mut each)?;
-        if format == Format::Json {
-            output::line(format_args!("{:#}", json!({ "rows": all })));
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let format = remote.output;
+        match self.verb {
+            Verb::List => {
+                let answer = remote.client()?.get("shards", &[]).await?;
+                output::list(format, &answer, "shards", COLUMNS);
+                Ok(())
+            }
+            Verb::Move { shard, node } => {
+                let client = remote.client()?;
+                let node = match node.as_str() {
+                    "any" => None,
+                    named => Some(node::find(&client, named).await?),
+                };
+                let asked = json!({ "node": node });
+                let answer = client.post(&format!("shards/{shard}/move"), asked).await?;
+                output::one(format, &answer, COLUMNS);
+                Ok(())
+            }
+            Verb::Check { database_url, shard } => check(format, &database_url, shard).await,
+            Verb::Dump { data, table, limit, shard } => {
+                dump(format, &data, table.as_deref(), limit, ShardId(shard))
+            }
         }
-        Ok(())
     }
+}
+
+async fn check(format: Format, url: &str, shard: Option<u32>) -> anyhow::Result<()> {
+    let progress = output::spinner("checking");
+    let (mut shards, mut problems) = (Vec::new(), Vec::new());
+    let mut each = |seen: Inspected| {
+        let Inspected { shard, epoch, batch, rows, problems: wrong } = seen;
+        progress.set_message(format!("shard {shard}: {rows} rows"));
+        shards.push(json!({ "shard": shard.0, "epoch": epoch.0, "batch": batch.0, "rows": rows }));
+        problems.extend(wrong.into_iter().map(|problem| format!("shard {shard}: {problem}")));
+    };
+    let done = offline::inspect(url, shard.map(ShardId), &mut each).await;
+    progress.finish_and_clear();
+    done?;
+    let answer = json!({ "shards": shards, "problems": problems });
+    let columns = [("shard", "shard"), ("epoch", "epoch"), ("batch", "batch"), ("rows", "rows")];
+    output::list(format, &answer, "shards", &columns);
+    for problem in &problems {
+        output::talk(format_args!("problem: {problem}"));
+    }
+    anyhow::ensure!(problems.is_empty(), "{} problems: restore from a backup", problems.len());
+    output::talk("whole");
+    Ok(())
+}
+
+fn dump(
+    format: Format,
+    data: &std::path::Path,
+    table: Option<&str>,
+    limit: u32,
+    shard: ShardId,
+) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    let mut each = |row: Value| match format {
+        Format::Table => output::line(readable(&row)),
+        Format::Ndjson => output::line(row),
+        Format::Json => all.push(row),
+    };
+    offline::dump(data, shard, table, limit, &mut each)?;
+    if format == Format::Json {
+        output::line(format_args!("{:#}", json!({ "rows": all })));
+    }
+    Ok(())
 }
 
 /// `topic kind=topic name=orders namespace=default topic=1 {"partitions":1}`

@@ -20,6 +20,7 @@
 //!
 //! Times are of the node's monotonic clock: only spans matter.
 
+mod asked;
 mod event;
 mod seat;
 mod spread;
@@ -32,12 +33,15 @@ use crate::time::Timestamp;
 
 use seat::{Seat, State};
 
+pub use asked::Unfit;
 pub use event::{Action, Event};
 pub use spread::spread;
-pub use view::{ClusterView, Held, NodeView};
+pub use view::{ClusterView, Held, NodeRow, NodeView, Part, RULES, Shown};
 
 /// How long a node counts as alive after a renewal, unless configured.
 pub const NODE_LEASE_MS: u64 = 10_000;
+/// The longest that can be configured.
+pub const NODE_LEASE_MS_MAX: u64 = 60_000;
 /// Which part of its lease a node leaves unused: clocks run apart, and stopping takes time.
 pub const MARGIN_PART: u64 = 5;
 /// The least it leaves unused.
@@ -127,7 +131,8 @@ impl Ownerships {
         if self.asked_at.is_none() && self.renew_at <= now {
             self.asked_at = Some(now);
             self.renew_at = now.after(RENEW_MS);
-            actions.push(Action::Renew { draining: self.life == Life::Draining });
+            let draining = self.life == Life::Draining || self.part() == Some(Part::Drained);
+            actions.push(Action::Renew { draining });
         }
         if self.renewed_at.is_some() {
             self.plan(now, &mut actions);
@@ -156,6 +161,11 @@ impl Ownerships {
     /// Where a node is reached.
     pub fn address(&self, node: NodeId) -> Option<&Text> {
         self.view.nodes.get(&node).map(|node| &node.address)
+    }
+
+    /// What part this node has, as far as it knows.
+    pub fn part(&self) -> Option<Part> {
+        self.view.nodes.get(&self.me).map(|node| node.part)
     }
 
     /// The node that a shard is wished for.
@@ -209,7 +219,7 @@ impl Ownerships {
 
     fn hear(&mut self, now: Timestamp, event: Event, actions: &mut Vec<Action>) {
         match event {
-            Event::Renewed(view) => self.renewed(now, view),
+            Event::Renewed(shown) => self.renewed(now, shown.view()),
             Event::RenewFailed => self.asked_at = None,
             Event::Claimed { shard, epoch } => self.claimed(now, shard, epoch, actions),
             Event::ClaimFailed(shard) => self.claim_failed(now, shard),
@@ -256,7 +266,7 @@ impl Ownerships {
     fn claimed(&mut self, now: Timestamp, shard: ShardId, epoch: Epoch, actions: &mut Vec<Action>) {
         let number = shard.0 as usize;
         if let Some(held) = self.view.shards.get_mut(number).filter(|held| held.epoch < epoch) {
-            *held = Held { epoch, node: Some(self.me) };
+            *held = Held { epoch, node: Some(self.me), ..*held };
         }
         let Some(seat) = self.seats.get_mut(number) else { return };
         seat.claimed_at = Some(now);
@@ -329,7 +339,7 @@ impl Ownerships {
         let (mut claims, mut give_ups) = (self.claims(), self.give_ups());
         for number in 0..self.seats.len() {
             let shard = ShardId(number as u32);
-            let Held { epoch, node } = self.view.shards[number];
+            let Held { epoch, node, .. } = self.view.shards[number];
             let is_mine = node == Some(self.me);
             let state = self.seats[number].state;
             let (next, action) = match state {

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::change::{Change, Garbage, LaneState};
-use crate::id::{BatchNo, Generation, GroupId, Lane, NUMBER_MAX, TopicId};
+use crate::id::{BatchNo, Generation, GroupId, Lane, NUMBER_MAX, Offset, TopicId};
 use crate::limits::{BLOCK_OFFSETS, RECOVERY_READ_ROWS};
 use crate::pack::Item;
 use crate::pack::{
@@ -45,6 +45,13 @@ pub struct Recovered {
     pub last: BatchNo,
     /// Its time: the authority clock never goes below.
     pub now: Timestamp,
+}
+
+impl Recovered {
+    /// The first sentence about it that is not true. `ends` is where the last page of each lane ends.
+    pub fn violation(&self, ends: &BTreeMap<(TopicId, Lane), Offset>) -> Option<String> {
+        self.shard.violation().or_else(|| self.shard.pages_violation(ends))
+    }
 }
 
 impl Recovery {

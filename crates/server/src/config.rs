@@ -7,7 +7,7 @@ use std::path::PathBuf;
 pub use driftq_core::Settings;
 use driftq_core::command::CreateTopic;
 use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
-use driftq_core::ownership::NODE_LEASE_MS;
+use driftq_core::ownership::{NODE_LEASE_MS, NODE_LEASE_MS_MAX};
 use driftq_core::{
     Command, Epoch, Input, Output, Pipeline, PipelineConfig, Recovery, Rejection, RetryPolicy,
     SettingsPatch, ShardConfig, Ticket, Timestamp,
@@ -65,7 +65,7 @@ pub struct Config {
 }
 
 /// Shorter, and a pause loses shards; longer, and a loss is noticed late.
-const NODE_LEASE_RANGE_MS: RangeInclusive<u64> = 3_000..=60_000;
+const NODE_LEASE_RANGE_MS: RangeInclusive<u64> = 3_000..=NODE_LEASE_MS_MAX;
 
 /// Each shard is a task with its own rows in memory.
 const SHARDS_MAX: u32 = 1024;

@@ -1,8 +1,8 @@
 //! Numbers for Prometheus.
 //!
 //! 1. `HELP` names every one of them; `docs/operating.md` says the same, and a test compares.
-//! 2. Labels are bounded: words of ours, all there from the start, and names of topics and groups up to
-//!    a number.
+//! 2. Labels are bounded: words of ours, all there from the start, and names of topics and groups, and shards
+//!    that are served here, up to a number.
 //! 3. Counters count as things become durable. What is as it is now is looked up when the page is read,
 //!    so that a group that is gone is gone from the page.
 
@@ -20,8 +20,12 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
+use crate::node::Counted;
+
 /// Topics, and groups, that are shown by name; a server with more shows the first of them.
 const NAMES_MAX: usize = 1_000;
+/// Shards that are shown by number; a node that serves more shows the first of them.
+const SHARDS_MAX: usize = 128;
 /// Samples after which histograms are put in order: until then each sample is kept.
 const SAMPLES_MAX: u32 = 4_096;
 
@@ -54,6 +58,10 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_commit_seconds", "Time until a batch was durable."),
     ("driftq_commit_commands", "Commands that became durable together."),
     ("driftq_shard_lost_total", "Times the storage failed and the shard was recovered from it."),
+    ("driftq_shards", "Shards that this node serves now."),
+    ("driftq_shard_commits_total", "Batches of the shard that became durable here."),
+    ("driftq_shard_commands_total", "Commands in those batches."),
+    ("driftq_shard_commit_ms_total", "Milliseconds until those batches were durable, together."),
     ("driftq_storage_free_bytes", "Bytes that can still be written to the data directory."),
     ("driftq_requests_total", "Requests answered, by class of status."),
     ("driftq_request_seconds", "Time to the answer, the wait of a poll included."),
@@ -328,6 +336,8 @@ pub(crate) struct Now {
     /// Empty while the shard does not answer.
     pub(crate) topics: Vec<TopicView>,
     pub(crate) groups: Vec<GroupView>,
+    /// Shards that are served here.
+    pub(crate) shards: Vec<Counted>,
 }
 
 impl Now {
@@ -340,6 +350,19 @@ impl Now {
         gauge("driftq_ready", &[], f64::from(u8::from(self.is_ready)));
         if let Some(bytes) = room {
             gauge("driftq_storage_free_bytes", &[], bytes as f64);
+        }
+        gauge("driftq_shards", &[], self.shards.len() as f64);
+        for shard in self.shards.iter().take(SHARDS_MAX) {
+            let labels = vec![Label::new("shard", shard.shard.to_string())];
+            let counter = |name: &'static str, value: u64| {
+                let key = Key::from_parts(name, labels.clone());
+                recorder.register_counter(&key, &META).absolute(value);
+            };
+            counter("driftq_shard_commits_total", shard.commits);
+            counter("driftq_shard_commands_total", shard.commands);
+            // Counters of this exporter are whole numbers.
+            let ms = u64::try_from(shard.commit_time.as_millis()).unwrap_or(u64::MAX);
+            counter("driftq_shard_commit_ms_total", ms);
         }
         for topic in self.topics.iter().take(NAMES_MAX) {
             let labels = [Label::new("topic", topic.name.to_string())];

@@ -66,7 +66,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the storage, recovers, listens.
+    /// Opens the storage, recovers, listens; among others it joins them, and [`Server::served`] says when all is
+    /// served. Until this returns nothing was claimed from anybody: it may be dropped.
     pub async fn start(config: Config) -> Result<Server, StartError> {
         let is_loopback = config.listen.ip().is_loopback();
         if config.is_open_to_all() {
@@ -89,6 +90,7 @@ impl Server {
         let (leaving, is_leaving) = watch::channel(false);
         let joining = postgres.map(|postgres| Joining::new(postgres, &config, address));
         let among = joining.as_ref().map(Joining::among);
+        let seat = among.as_ref().map(|among| among.seat.clone());
         let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics, among);
         let is_among_others = joining.is_some();
         if !is_among_others && let Status::Failed(why) = node.until_decided().await {
@@ -121,15 +123,18 @@ impl Server {
             draining: is_draining.clone(),
             metrics,
             refusals: refusals.clone(),
+            seat,
         });
         beside.spawn(refusals.tell());
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
         // Others ask it as soon as it serves something: it answers before it joins.
         let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));
-        if is_among_others {
-            node.until_decided().await;
-        }
         Ok(Server { address, node, shards, draining, http, beside, leaving, member })
+    }
+
+    /// Waits until every shard is served somewhere, though not for long: others may be in trouble.
+    pub async fn served(&self) {
+        self.node.until_decided().await;
     }
 
     /// Where it listens.

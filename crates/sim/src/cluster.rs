@@ -12,7 +12,7 @@ mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use driftq_core::ownership::{Action, ClusterView, Event, RENEW_WAIT_MS};
+use driftq_core::ownership::{Action, Event, RENEW_WAIT_MS, Shown};
 use driftq_core::{Epoch, NodeId, ShardId};
 
 use database::Database;
@@ -34,7 +34,7 @@ enum Happening {
     Drain,
     Send(Request),
     Reach(Request),
-    Renewed(u64, Option<ClusterView>),
+    Renewed(u64, Option<Shown>),
     ClaimOver { shard: ShardId, number: u64, epoch: Option<Epoch> },
     GivenUp(ShardId),
     Commit { shard: ShardId, epoch: Epoch },
@@ -178,6 +178,16 @@ impl Cluster {
     /// Asks a process to stop.
     pub fn drain(&mut self, node: NodeId) {
         self.push(self.now, node, Happening::Drain);
+    }
+
+    /// A person says that a node should take no shards, or that it may again.
+    pub fn hold_back(&mut self, node: NodeId, is_held_back: bool) {
+        self.database.drain(node, is_held_back);
+    }
+
+    /// A person puts a shard on a node, or lets it be spread like the others.
+    pub fn put(&mut self, shard: ShardId, node: Option<NodeId>) {
+        self.database.put(shard, node);
     }
 
     /// The database answers nobody for a while.

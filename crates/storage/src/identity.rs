@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use data_encoding::HEXLOWER;
-use driftq_core::TokenKeys;
+use driftq_core::{Timestamp, TokenKeys};
 use serde::{Deserialize, Serialize};
+
+/// Epochs between two restores, as bits: with the 32 of a restore they are below 2^53, which every client can hold.
+const EPOCH_BITS: u32 = 20;
 
 /// What a storage knows of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +31,23 @@ impl Identity {
         let key = HEXLOWER.encode(&random::<32>());
         let storage = HEXLOWER.encode(&random::<16>());
         Identity { storage, restore: 0, shards, current_key: 1, keys: BTreeMap::from([(1, key)]) }
+    }
+
+    /// Begins again from a backup: all that is given out from now on is above what was given out before.
+    pub(crate) fn begin_again(&mut self, at: Timestamp) {
+        let seconds = u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX);
+        self.restore = seconds.max(self.restore.saturating_add(1));
+    }
+
+    /// Epochs of a storage that was restored are above all that were given out before: whoever still has one
+    /// of those has none of now.
+    pub(crate) fn least_epoch(&self) -> u64 {
+        u64::from(self.restore) << EPOCH_BITS
+    }
+
+    /// Whether it is the same storage in the same life of it.
+    pub(crate) fn is_still(&self, other: &Identity) -> bool {
+        (&self.storage, self.restore) == (&other.storage, other.restore)
     }
 
     /// The keys that make and prove lease tokens. None if what is stored are no keys.

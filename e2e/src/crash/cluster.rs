@@ -14,7 +14,7 @@ use crate::member::{Member, Shape};
 use crate::served::Probes;
 use crate::times::Times;
 
-const NODES: usize = 3;
+pub(crate) const NODES: usize = 3;
 /// With the shortest lease there is.
 const SHARING: Sharing = Sharing { shards: 16, lease_ms: 3_000 };
 const LEASE: Duration = Duration::from_millis(SHARING.lease_ms);
@@ -23,7 +23,7 @@ const COMMITTED_PER_FAULT: u64 = 100;
 /// How long after a fault all shards deliver again, of 99 in 100.
 pub(crate) const SERVED_AGAIN: Duration = LEASE.saturating_add(Duration::from_secs(5));
 /// When they are given up.
-const PATIENCE: Duration = SERVED_AGAIN.saturating_mul(4);
+pub(crate) const PATIENCE: Duration = SERVED_AGAIN.saturating_mul(4);
 /// What is cut off stays so for longer than its lease.
 const CUT_FOR: Duration = LEASE.saturating_add(Duration::from_secs(1));
 /// Rounds on one storage. Then its history is judged and forgotten: it is in memory.
@@ -90,15 +90,16 @@ fn faults_of(round: u64) -> Vec<Fault> {
     faults
 }
 
-struct Storm {
-    database: Cluster,
-    members: Vec<Member>,
-    probes: Probes,
-    crossing: Crossing,
+/// Servers under load, and what they stand on.
+pub(crate) struct Storm {
+    pub(crate) database: Cluster,
+    pub(crate) members: Vec<Member>,
+    pub(crate) probes: Probes,
+    pub(crate) crossing: Crossing,
 }
 
 impl Storm {
-    async fn start(binary: &str) -> anyhow::Result<Storm> {
+    pub(crate) async fn start(binary: &str) -> anyhow::Result<Storm> {
         let database = Cluster::start(15).await?;
         let mut members = Vec::new();
         for _ in 0..NODES {

@@ -53,8 +53,16 @@ pub(crate) struct Judged {
 }
 
 impl Judged {
-    /// Prints what became of everything; fails if too little happened, or a step is missing or there twice.
+    /// What [`Judged::tell`] says; fails as well if too little happened.
     pub(crate) fn hold(&self, committed_min: u64) -> anyhow::Result<Total> {
+        let total = self.tell()?;
+        let is_enough = self.committed >= committed_min && self.queued > self.committed;
+        anyhow::ensure!(is_enough && self.replayed > 0, "too little happened");
+        Ok(total)
+    }
+
+    /// Prints what became of everything; fails if a step is missing or there twice.
+    pub(crate) fn tell(&self) -> anyhow::Result<Total> {
         for violation in self.report.violations.iter().take(20) {
             println!("{violation:?}");
         }
@@ -66,8 +74,6 @@ impl Judged {
             violations: self.report.violations.len() as u64,
         };
         println!("{total}, steps to other shards {}, replayed {}", self.queued, self.replayed);
-        let is_enough = self.committed >= committed_min && self.queued > self.committed;
-        anyhow::ensure!(is_enough && self.replayed > 0, "too little happened");
         anyhow::ensure!(self.missing + self.doubled == 0, "a step is missing or there twice");
         Ok(total)
     }

@@ -11,6 +11,8 @@
 //! 7. `failover`, only if named: the same load on three servers and three PostgreSQL under Patroni. KILLS failovers:
 //!    the primary is killed, cut off, switched, paused, killed after its standby. Then the same without synchronous
 //!    replication, as control. Needs the packages patroni and etcd-server, and root for what is cut off.
+//! 8. `upgrade OLD`, only if named: the same load on three servers of the binary OLD, which are exchanged one by one for
+//!    BINARY, and back, KILLS times.
 //!
 //! Each time everything is drained at the end and the checker judges what the clients saw: nothing
 //! acknowledged is lost, nothing settled comes back, no stale attempt was let through.
@@ -31,6 +33,7 @@ mod positions;
 mod proof;
 mod served;
 mod times;
+mod upgrade;
 mod wal;
 
 use std::path::Path;
@@ -44,6 +47,7 @@ use cluster::SERVED_AGAIN;
 use crossing::COMMITTED_PER_KILL;
 use failover::FIRST_OK;
 use kills::{ACKED_PER_KILL, Disk, PRODUCED_PER_KILL};
+use upgrade::COMMITTED_PER_EXCHANGE;
 
 /// Unknown outcomes there must have been: a thousand for 300 kills.
 const UNKNOWN_PER_KILL: u64 = 4;
@@ -54,8 +58,7 @@ const KILLS_PER_FAULT: u64 = 6;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<ExitCode> {
-    const USAGE: &str =
-        "usage: crash BINARY KILLS [kills|control|faults|full|effects|cluster|failover]";
+    const USAGE: &str = "usage: crash BINARY KILLS [kills|control|faults|full|effects|cluster|failover|upgrade OLD]";
     let mut arguments = std::env::args().skip(1);
     let binary = arguments.next().context(USAGE)?;
     let kills: u64 = arguments.next().context(USAGE)?.parse().context(USAGE)?;
@@ -66,6 +69,10 @@ async fn main() -> anyhow::Result<ExitCode> {
     let of_a_cluster = match only.as_deref() {
         Some("cluster") => Some(stormed(&binary, kills).await?),
         Some("failover") => Some(failed_over(&binary, kills).await?),
+        Some("upgrade") => {
+            let old = arguments.next().context(USAGE)?;
+            Some(exchanged(&old, &binary, kills).await?)
+        }
         _ => None,
     };
     if let Some(proved) = of_a_cluster {
@@ -146,6 +153,17 @@ async fn stormed(binary: &str, rounds: u64) -> anyhow::Result<String> {
     let (total, served) = (&run.total, &run.served);
     served.lines().for_each(|line| println!("{line}"));
     let proved = format!("faults {}, {total}, every shard delivers after {served}", served.count());
+    anyhow::ensure!(served.p99() < SERVED_AGAIN, "too late: {proved}");
+    anyhow::ensure!(total.violations == 0, "{proved}");
+    Ok(proved)
+}
+
+/// Returns what was shown.
+async fn exchanged(old: &str, new: &str, rounds: u64) -> anyhow::Result<String> {
+    let run = upgrade::run(old, new, rounds).await?;
+    let (total, served) = (&run.total, &run.served);
+    let proved =
+        format!("exchanges {}, {total}, every shard delivers after {served}", served.count());
     anyhow::ensure!(served.p99() < SERVED_AGAIN, "too late: {proved}");
     anyhow::ensure!(total.violations == 0, "{proved}");
     Ok(proved)

@@ -2,6 +2,7 @@
 //!
 //! `stage` plays transcripts; the rest is one file per part. `UPDATE_EXPECT=1` fills in what is expected.
 
+mod cluster;
 mod config;
 mod effects;
 mod offline;

@@ -1,7 +1,7 @@
 //! Plays transcripts: lines that begin with `$` are typed into a shell, what follows is what is said.
 //! `!` is standard error, `[3]` an exit code that is not 0.
 //!
-//! What differs from run to run has a name: ids and tokens are `m_1`, `lt_1` in the order in which they
+//! What differs from run to run has a name: ids and tokens are `m_1`, `lt_1`, `n_1` in the order in which they
 //! come up, and can be typed by that name; `TIME`, `VERSION`, `DIR` and `URL` are what they say. Several
 //! spaces are two, for columns are as wide as what is in them.
 
@@ -19,6 +19,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_driftq");
 pub(crate) struct Stage {
     directory: TempDir,
     url: String,
+    /// What commands find in their environment.
+    environment: Vec<(&'static str, String)>,
     /// Ids and tokens, by the order in which they came up.
     names: Vec<(String, String)>,
 }
@@ -28,7 +30,23 @@ impl Stage {
     pub(crate) fn alone() -> Stage {
         let directory = TempDir::new().expect("a directory");
         // The discard port: nobody serves HTTP there.
-        Stage { directory, url: "http://127.0.0.1:9".to_owned(), names: Vec::new() }
+        let url = "http://127.0.0.1:9".to_owned();
+        Stage { directory, url, environment: Vec::new(), names: Vec::new() }
+    }
+
+    /// The same, beside a database of its own.
+    pub(crate) fn with_database() -> Stage {
+        let server = std::env::var("DRIFTQ_TEST_POSTGRES").expect(
+            "no PostgreSQL to test with: run this by `just test`, or under e2e/with-postgres",
+        );
+        let name = format!("cli{}", std::process::id());
+        let create = format!("CREATE DATABASE {name}");
+        let psql = Command::new("psql").args([&server, "-qc", &create]).status();
+        assert!(psql.expect("there is psql").success());
+        let mut stage = Stage::alone();
+        let url = server.replace("dbname=postgres", &format!("dbname={name}"));
+        stage.environment.push(("DRIFTQ_DATABASE_URL", url));
+        stage
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -111,7 +129,8 @@ impl Stage {
             .current_dir(self.path())
             .env_clear()
             .env("PATH", format!("{}:/usr/local/bin:/usr/bin:/bin", binaries.display()))
-            .env("DRIFTQ_URL", &self.url);
+            .env("DRIFTQ_URL", &self.url)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -150,7 +169,7 @@ impl Stage {
     }
 
     fn name_of(&mut self, word: &str) -> String {
-        let kind = ["m", "lt"].into_iter().find(|kind| {
+        let kind = ["m", "lt", "n"].into_iter().find(|kind| {
             word.strip_prefix(kind)
                 .and_then(|rest| rest.strip_prefix('_'))
                 .is_some_and(|id| id.len() >= 8)

@@ -1,13 +1,13 @@
 //! What happens to the ownerships of a node, and what is to be done about them.
 
-use super::ClusterView;
+use super::Shown;
 use crate::id::{Epoch, ShardId};
 
 /// Something happened. Each [`Action`] that asks for an answer gets one, in bounded time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// The renewal was done: this node is alive for a lease from when it was asked for.
-    Renewed(ClusterView),
+    Renewed(Shown),
     /// It was not, or nobody knows.
     RenewFailed,
     /// A claim was done and the shard recovered: it is served from now on, unless the answer is to

@@ -1,13 +1,51 @@
-//! What a node is shown of the cluster.
+//! What the database shows of the cluster, and what every node makes of it.
 
 use std::collections::BTreeMap;
 
+use super::NODE_LEASE_MS_MAX;
 use crate::id::{Epoch, NodeId, Text};
+use crate::time::Timestamp;
 
-/// What the database showed at a renewal.
+/// The rules of spreading that this release follows. A node that follows older ones does not know what was put
+/// where; while one is alive, nobody does.
+pub const RULES: u64 = 2;
+
+/// What the database shows: every row there is, by its own clock.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Shown {
+    /// Its clock.
+    pub at: Timestamp,
+    /// Nodes, of which some may be long gone. The one that renewed is among them, as it is now.
+    pub nodes: BTreeMap<NodeId, NodeRow>,
+    /// All shards, in order from 0.
+    pub shards: Vec<Held>,
+}
+
+/// What a node has said of itself, and what was said to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRow {
+    /// Where other nodes reach it.
+    pub address: Text,
+    /// The version of its program.
+    pub version: Text,
+    /// Which rules of spreading it follows.
+    pub rules: u64,
+    /// When it first renewed.
+    pub joined_at: Timestamp,
+    /// When it last did.
+    pub renewed_at: Timestamp,
+    /// When its lease is over.
+    pub until: Timestamp,
+    /// It says that it takes no shards.
+    pub draining: bool,
+    /// A person has said that it should take none.
+    pub drained: bool,
+}
+
+/// The nodes that are alive, and the shards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterView {
-    /// The nodes that are alive by the database's clock, the one that renewed among them.
+    /// The nodes.
     pub nodes: BTreeMap<NodeId, NodeView>,
     /// All shards, in order from 0.
     pub shards: Vec<Held>,
@@ -18,8 +56,21 @@ pub struct ClusterView {
 pub struct NodeView {
     /// Where other nodes reach it.
     pub address: Text,
+    /// Whether it takes shards.
+    pub part: Part,
+}
+
+/// What part a node has in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// It takes shards.
+    Takes,
     /// It stops: it gives its shards up and takes none.
-    pub draining: bool,
+    Stops,
+    /// A person has said that it should give its shards up and take none.
+    Drained,
+    /// This other one was at its address before it and still is: it gives its shards up and takes none.
+    Beside(NodeId),
 }
 
 /// Who holds a shard.
@@ -29,4 +80,68 @@ pub struct Held {
     pub epoch: Epoch,
     /// Who made it; none if it has given the shard up since.
     pub node: Option<NodeId>,
+    /// The node that a person has put it on.
+    pub put: Option<NodeId>,
+}
+
+impl NodeView {
+    /// Whether it takes shards.
+    pub fn takes(&self) -> bool {
+        self.part == Part::Takes
+    }
+}
+
+impl NodeRow {
+    /// One that is good for longer than any lease was written before the clock was set back: whoever wrote it
+    /// may be long gone.
+    fn is_alive(&self, at: Timestamp) -> bool {
+        at < self.until && self.until.since(at) <= NODE_LEASE_MS_MAX
+    }
+}
+
+impl Shown {
+    /// What is made of it. The same by every node that is shown the same.
+    ///
+    /// Of two rows with one address the younger is the one that counts, for a process that dies is followed by
+    /// another there; unless the elder has been heard since. Then it is no follower, and stands aside.
+    pub fn view(&self) -> ClusterView {
+        let alive = self.nodes.iter().filter(|(_, row)| row.is_alive(self.at));
+        let followed = |(id, row): &(&NodeId, &NodeRow)| {
+            self.namesakes(**id).any(|(other, by)| {
+                is_elder((**id, row), (other, by)) && row.renewed_at < by.joined_at
+            })
+        };
+        let rows: BTreeMap<NodeId, &NodeRow> =
+            alive.filter(|node| !followed(node)).map(|(id, row)| (*id, row)).collect();
+        let view = |(id, row): (&NodeId, &&NodeRow)| {
+            let mut others = rows.iter().filter(|(_, other)| other.address == row.address);
+            let elder = others.find(|(other, by)| is_elder((**other, by), (*id, row)));
+            let part = match elder {
+                Some((elder, _)) => Part::Beside(*elder),
+                None if row.drained => Part::Drained,
+                None if row.draining => Part::Stops,
+                None => Part::Takes,
+            };
+            (*id, NodeView { address: row.address.clone(), part })
+        };
+        let nodes = rows.iter().map(view).collect();
+        let mut shards = self.shards.clone();
+        if rows.values().any(|row| row.rules < RULES) {
+            shards.iter_mut().for_each(|held| held.put = None);
+        }
+        ClusterView { nodes, shards }
+    }
+
+    /// Others at the address of a node that look alive.
+    fn namesakes(&self, of: NodeId) -> impl Iterator<Item = (NodeId, &NodeRow)> {
+        let address = self.nodes.get(&of).map(|row| &row.address);
+        let others = self.nodes.iter().filter(move |(id, row)| {
+            **id != of && Some(&row.address) == address && row.is_alive(self.at)
+        });
+        others.map(|(id, row)| (*id, row))
+    }
+}
+
+fn is_elder(one: (NodeId, &NodeRow), other: (NodeId, &NodeRow)) -> bool {
+    (one.1.joined_at, one.0) < (other.1.joined_at, other.0)
 }

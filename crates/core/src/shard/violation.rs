@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::change::EntryState;
-use crate::id::{ConsumerId, GroupId, Lane, OwnerId};
+use crate::id::{ConsumerId, GroupId, Lane, Offset, OwnerId, TopicId};
 use crate::shard::{Cursor, Shard};
 
 impl Shard {
@@ -47,6 +47,28 @@ impl Shard {
             return Some(format!("{open_total} open and {leases} leased, counted otherwise"));
         }
         self.consumers_violation(&held).or_else(|| self.owners_violation(&entries))
+    }
+
+    /// The first lane whose pages do not end where it does. A page below `first` may be gone, and one of dead
+    /// letters may be purged.
+    pub(crate) fn pages_violation(
+        &self,
+        ends: &BTreeMap<(TopicId, Lane), Offset>,
+    ) -> Option<String> {
+        for (id, topic) in &self.topics {
+            for (index, lane) in topic.lanes.iter().enumerate() {
+                let of = Lane::of(index as u32);
+                let end = ends.get(&(*id, of)).copied().unwrap_or(0);
+                let is_kept = lane.first < lane.high && !topic.is_dlq();
+                if end > lane.high || (is_kept && end < lane.high) {
+                    let high = lane.high;
+                    return Some(format!(
+                        "lane {of} of topic {id} ends at {high}, its pages at {end}"
+                    ));
+                }
+            }
+        }
+        None
     }
 
     fn cursor_violation(&self, id: GroupId, lane: Lane, cursor: &Cursor) -> Option<String> {

@@ -129,7 +129,7 @@ impl Membership {
         tokio::spawn(async move {
             let wait = Duration::from_millis(RENEW_WAIT_MS);
             let event = match postgres.renew(&member, draining, lease_ms, wait).await {
-                Ok(view) => Event::Renewed(view),
+                Ok(shown) => Event::Renewed(shown),
                 Err(error) => {
                     tracing::warn!(why = %error, "the lease of this node was not renewed");
                     Event::RenewFailed
@@ -147,7 +147,8 @@ impl Membership {
             tracing::warn!(why = %error, "the others learn of the end when the lease is over");
         }
         for _ in 0..LOOKS {
-            let Ok(view) = postgres.look(LOOK_WAIT).await else { return };
+            let Ok(shown) = postgres.look(LOOK_WAIT).await else { return };
+            let view = shown.view();
             // There may be no others.
             let is_last = view.nodes.is_empty();
             let routes = Routes::seen(&view);
@@ -162,6 +163,10 @@ impl Membership {
 
     fn publish(&self, machine: &Ownerships) {
         let routes = Routes::of(machine, self.member.node, self.orders.len());
+        if routes.is_beside() && !self.routes.borrow().is_beside() {
+            let address = &self.member.address;
+            tracing::error!(address, "another node is at this address: set cluster.advertise");
+        }
         self.routes.send_if_modified(|known| {
             let is_new = *known != routes;
             if is_new {

@@ -1,12 +1,14 @@
 //! Where each shard is served, as far as this node knows.
 
-use driftq_core::ownership::{ClusterView, Held, Ownerships};
+use driftq_core::ownership::{ClusterView, Held, Ownerships, Part};
 use driftq_core::{Epoch, NodeId, ShardId, Text};
 
 /// Where each shard is served.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Routes {
     shards: Vec<Option<Route>>,
+    /// Another node has the address of this one.
+    is_beside: bool,
 }
 
 /// Where a shard is served.
@@ -32,7 +34,9 @@ impl Routes {
             }
             Some(Route::There { address: machine.address(node)?.clone(), epoch })
         };
-        Routes { shards: (0..shards as u32).map(|shard| route(ShardId(shard))).collect() }
+        let is_beside = matches!(machine.part(), Some(Part::Beside(_)));
+        let shards = (0..shards as u32).map(|shard| route(ShardId(shard))).collect();
+        Routes { shards, is_beside }
     }
 
     /// As one sees them who serves none.
@@ -41,12 +45,17 @@ impl Routes {
             let address = view.nodes.get(&held.node?)?.address.clone();
             Some(Route::There { address, epoch: held.epoch })
         };
-        Routes { shards: view.shards.iter().map(route).collect() }
+        Routes { shards: view.shards.iter().map(route).collect(), is_beside: false }
     }
 
     /// None: nobody serves it now.
     pub(crate) fn to(&self, shard: ShardId) -> Option<&Route> {
         self.shards.get(shard.0 as usize)?.as_ref()
+    }
+
+    /// Whether another node has the address of this one, which takes no shards then.
+    pub(crate) fn is_beside(&self) -> bool {
+        self.is_beside
     }
 
     /// Whether it knows where every shard is served.

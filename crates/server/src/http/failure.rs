@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use driftq_api::{Error, ErrorCode};
 use driftq_core::Rejection;
 use driftq_core::command::Full;
+use driftq_core::ownership::Unfit;
 
 use super::effect_view;
 use crate::node::Lost;
@@ -93,6 +94,17 @@ impl From<Lost> for Failure {
             Lost::NotServing | Lost::Overloaded => {
                 failure.with("outcome", "none").retry_after_ms(1_000)
             }
+        }
+    }
+}
+
+impl From<Unfit> for Failure {
+    fn from(unfit: Unfit) -> Failure {
+        let says = unfit.to_string();
+        match unfit {
+            Unfit::NoNode => Failure::new(ErrorCode::NotFound, says).with("kind", "node"),
+            Unfit::NoShard => Failure::new(ErrorCode::NotFound, says).with("kind", "shard"),
+            Unfit::LastNode | Unfit::TakesNone => Failure::new(ErrorCode::FailedPrecondition, says),
         }
     }
 }

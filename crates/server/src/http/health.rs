@@ -77,7 +77,8 @@ pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String
         true => shown(&app).await.unwrap_or_default(),
         false => Default::default(),
     };
-    app.metrics.page(&Now { at, is_ready, topics, groups })
+    let shards = app.node.counted();
+    app.metrics.page(&Now { at, is_ready, topics, groups, shards })
 }
 
 async fn shown(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), Failure> {

@@ -3,6 +3,7 @@
 mod accept;
 mod audit;
 mod bulk;
+mod cluster;
 mod commit;
 mod consume;
 mod convert;
@@ -98,6 +99,8 @@ pub struct Parts {
     pub metrics: Arc<crate::metrics::Metrics>,
     /// Refusals that the log has not told yet.
     pub refusals: Arc<Refusals>,
+    /// Its place among other nodes, if there are any.
+    pub(crate) seat: Option<crate::cluster::Seat>,
 }
 
 impl From<Parts> for App {
@@ -158,6 +161,11 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(effects::look))
         .routes(routes!(audit::chains))
         .routes(routes!(audit::records))
+        .routes(routes!(cluster::nodes))
+        .routes(routes!(cluster::drain))
+        .routes(routes!(cluster::undrain))
+        .routes(routes!(cluster::shards))
+        .routes(routes!(cluster::put))
         .routes(routes!(health::metrics))
 }
 

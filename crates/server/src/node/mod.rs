@@ -8,6 +8,7 @@ mod around;
 mod awaited;
 mod lost;
 mod mailbox;
+mod numbers;
 mod orders;
 mod peers;
 mod shard_task;
@@ -31,11 +32,13 @@ use awaited::{Awaited, Waiting};
 
 pub use lost::Lost;
 pub(crate) use mailbox::{Answer, Deliver, Deliveries, Given, Handed};
+pub(crate) use numbers::Counted;
 pub use status::Status;
 
 use crate::cluster::{Client, Route, Routes, Seat};
 use crate::metrics::Metrics;
 use mailbox::{Call, Mail, Mailbox};
+use numbers::Numbers;
 use orders::Orders;
 use peers::{Others, Peers};
 
@@ -56,6 +59,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Node {
     peers: Peers,
     statuses: Arc<[watch::Receiver<Status>]>,
+    numbers: Arc<[Arc<Numbers>]>,
     consumers: Arc<AtomicU64>,
     keys: Arc<TokenKeys>,
     peer_secret: Arc<str>,
@@ -120,9 +124,11 @@ impl Node {
             routes.map(|routes| Others { routes, client: Client::new(peer_secret.clone()) });
         let peers = Peers::new(mailboxes.clone(), others);
         let (mut statuses, mut commanders, mut tasks) = (Vec::new(), Vec::new(), Vec::new());
+        let mut counts = Vec::new();
         for ((number, inbox), mailbox) in numbers.zip(inboxes).zip(mailboxes) {
             let (status, seen) = watch::channel(status.clone());
             let (commander, orders) = Orders::new(order);
+            let counted = Arc::new(Numbers::default());
             let task = shard_task::ShardTask {
                 engine: engine.clone(),
                 config: ShardConfig { shard: number, ..config.clone() },
@@ -132,16 +138,18 @@ impl Node {
                 status,
                 orders,
                 metrics: metrics.clone(),
+                numbers: counted.clone(),
                 awaited: awaited.clone(),
                 seat: seat.clone(),
             };
             statuses.push(seen);
+            counts.push(counted);
             commanders.push(commander);
             tasks.push(tokio::spawn(task.run()));
         }
         let consumers = Arc::new(AtomicU64::new(0));
-        let (statuses, keys) = (statuses.into(), Arc::new(keys));
-        let node = Node { peers, statuses, consumers, keys, peer_secret, awaited };
+        let (statuses, numbers, keys) = (statuses.into(), counts.into(), Arc::new(keys));
+        let node = Node { peers, statuses, numbers, consumers, keys, peer_secret, awaited };
         (node, ShardTasks { orders: commanders, tasks })
     }
 
@@ -345,6 +353,9 @@ impl Node {
         if routes.as_ref().is_some_and(|routes| !routes.is_known()) {
             return Status::Starting;
         }
+        if routes.as_ref().is_some_and(Routes::is_beside) {
+            return Status::Beside;
+        }
         // What was lost here may be served there by now.
         let is_there = |shard: u32| {
             let route = routes.as_ref().and_then(|routes| routes.to(ShardId(shard)));
@@ -353,6 +364,14 @@ impl Node {
         let all = (0..).zip(&*self.statuses).filter(|(shard, _)| !is_there(*shard));
         let all = all.map(|(_, status)| status.borrow().clone());
         all.reduce(Status::worse).unwrap_or(Status::Elsewhere)
+    }
+
+    /// What the shards have done that are served here now.
+    pub(crate) fn counted(&self) -> Vec<Counted> {
+        let all = (0..).zip(&*self.statuses).zip(&*self.numbers);
+        let served =
+            all.filter(|((_, status), _)| matches!(*status.borrow(), Status::Serving { .. }));
+        served.map(|((shard, _), numbers)| numbers.of(shard)).collect()
     }
 
     /// Waits until every shard serves, or one will not. Among others it may be somewhere else, and is not

@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 
 use super::awaited::Awaited;
 use super::mailbox::{Answer, Deliver, Handed, Mail, Mailbox};
+use super::numbers::Numbers;
 use super::orders::{Order, Orders, Serve};
 use super::peers::Peers;
 use super::{Given, Inbox, Seat, Status};
@@ -48,6 +49,7 @@ pub(super) struct ShardTask {
     pub(super) status: watch::Sender<Status>,
     pub(super) orders: Orders,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) numbers: Arc<Numbers>,
     pub(super) awaited: Awaited,
     /// The way to every shard.
     pub(super) peers: Peers,
@@ -201,6 +203,7 @@ struct Serving<'a> {
     /// When each commit under way began.
     begun: VecDeque<Instant>,
     metrics: Arc<Metrics>,
+    numbers: Arc<Numbers>,
     awaited: Awaited,
     peers: Peers,
 }
@@ -228,6 +231,7 @@ impl<'a> Serving<'a> {
             outputs: Vec::new(),
             begun: VecDeque::new(),
             metrics: task.metrics.clone(),
+            numbers: task.numbers.clone(),
             awaited: task.awaited.clone(),
             peers: task.peers.clone(),
         }
@@ -344,8 +348,9 @@ impl<'a> Serving<'a> {
     /// What is durable is shown.
     fn release(&mut self, release: Release, mailbox: &Mailbox) {
         let Release { batch, withheld } = release;
-        let took = self.begun.pop_front().map(|begun| begun.elapsed());
-        self.metrics.released(&batch, took.unwrap_or_default());
+        let took = self.begun.pop_front().map(|begun| begun.elapsed()).unwrap_or_default();
+        self.metrics.released(&batch, took);
+        self.numbers.committed(batch.replies.len(), took);
         self.awaited.tell(&batch.changes);
         // The pipeline has let go of it by now: nothing is copied.
         let (replies, effects) = match Arc::try_unwrap(batch) {

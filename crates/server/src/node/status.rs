@@ -12,6 +12,8 @@ pub enum Status {
     },
     /// Another node serves it, or will.
     Elsewhere,
+    /// Another node has the address of this one, which takes no shards.
+    Beside,
     /// It was to be served here and is not; it is claimed again.
     Lost(String),
     /// It does not answer, and says why.
@@ -41,6 +43,9 @@ impl Status {
                 Some(format!("clock: {} s behind what was stored; set it right", lead_ms / 1_000))
             }
             Status::Serving { .. } | Status::Elsewhere => None,
+            Status::Beside => {
+                Some("shards: another node is at this address: set cluster.advertise".to_owned())
+            }
             Status::Lost(why) => Some(format!("shards: {why}; claimed again")),
             Status::Failed(why) => Some(format!("storage: {why}, restart needed")),
             Status::Stopped => Some("draining: the server is shutting down".to_owned()),

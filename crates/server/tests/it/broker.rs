@@ -37,7 +37,17 @@ pub(crate) fn engine() -> String {
 }
 
 /// A database of this test's own.
-async fn database() -> String {
+pub(crate) async fn database() -> String {
+    create_database("").await
+}
+
+/// A copy of a database that nobody is connected to.
+pub(crate) async fn copy_of(url: &str) -> String {
+    let name = url.split("dbname=").nth(1).expect("a name");
+    create_database(&format!("TEMPLATE {name}")).await
+}
+
+async fn create_database(how: &str) -> String {
     let server = std::env::var("DRIFTQ_TEST_POSTGRES").expect(
         "no PostgreSQL to test with: run this by `just contract`, or under e2e/with-postgres",
     );
@@ -45,7 +55,7 @@ async fn database() -> String {
     let (client, connection) =
         tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("a server");
     tokio::spawn(connection);
-    client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
+    client.batch_execute(&format!("CREATE DATABASE {name} {how}")).await.expect("a database");
     server.replace("dbname=postgres", &format!("dbname={name}"))
 }
 
@@ -115,6 +125,7 @@ impl Broker {
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));
         change(&mut config);
         let server = Server::start(config).await.expect("it starts");
+        server.served().await;
         let client = Client::new(server.address());
         Broker { server, client, data }
     }
@@ -132,8 +143,36 @@ impl Broker {
 
     /// Another node on the same database.
     pub(crate) async fn another(&self) -> Broker {
-        let Data::Database(url) = &self.data else { panic!("only a database has many nodes") };
-        Broker::begin(Data::Database(url.clone()), |_| ()).await
+        self.another_with(|_| ()).await
+    }
+
+    /// The same, with its configuration changed a little.
+    pub(crate) async fn another_with(&self, change: impl FnOnce(&mut Config)) -> Broker {
+        Broker::begin(Data::Database(self.url().to_owned()), change).await
+    }
+
+    /// Its database.
+    pub(crate) fn url(&self) -> &str {
+        let Data::Database(url) = &self.data else { panic!("only on a database") };
+        url
+    }
+
+    /// A server on a database that is there.
+    pub(crate) async fn on_database(url: &str) -> Broker {
+        Broker::begin(Data::Database(url.to_owned()), |_| ()).await
+    }
+
+    /// Its data directory.
+    pub(crate) fn directory(&self) -> std::path::PathBuf {
+        let Data::Directory(directory) = &self.data else { panic!("only in a directory") };
+        directory.path().to_owned()
+    }
+
+    /// Stops it; its data directory is left.
+    pub(crate) async fn leave_directory(self) -> TempDir {
+        self.server.stop().await;
+        let Data::Directory(directory) = self.data else { panic!("only in a directory") };
+        directory
     }
 
     /// Stops it and starts another on the same rows.

@@ -61,7 +61,7 @@ fn labels(page: &str, name: &str) -> String {
     for (label, value) in sets.flat_map(|(set, _)| set.split(',')).filter_map(|l| l.split_once('='))
     {
         let values = labels.entry(label).or_default();
-        if !["topic", "group"].contains(&label) {
+        if !["topic", "group", "shard"].contains(&label) {
             values.insert(value.trim_matches('"'));
         }
     }
@@ -236,6 +236,22 @@ async fn a_pause_and_who_takes_part_are_shown() {
     broker.until_group("t", "g", "a consumer", there).await;
     assert_eq!(metric(&broker, "driftq_paused", "").await, Some(1.0));
     assert_eq!(metric(&broker, "driftq_consumers", "").await, Some(1.0));
+}
+
+#[tokio::test]
+async fn what_each_shard_does_is_counted_where_it_is_served() {
+    let broker = Broker::with(|config| config.shards = Some(4)).await;
+    assert_eq!(metric(&broker, "driftq_shards", "").await, Some(4.0));
+    broker.topic("t").await;
+    let before = metric(&broker, "driftq_shard_commands_total", "").await.expect("counted");
+    for _ in 0..3 {
+        broker.produce("t", "x").await;
+    }
+    let page = page(&broker).await;
+    let of = |name: &str| page.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!(of("driftq_shard_commits_total{shard="), 4, "{page}");
+    let after = metric(&broker, "driftq_shard_commands_total", "").await.expect("counted");
+    assert!(after >= before + 3.0, "{before} {after}");
 }
 
 #[tokio::test]

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use driftq_core::ownership::{ClusterView, Held, NodeView};
-use driftq_core::{Epoch, NodeId, ShardId};
+use driftq_core::ownership::{Held, NodeRow, RULES, Shown};
+use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
 use super::Terms;
 
 /// The rows of nodes and shards.
 #[derive(Debug)]
 pub(super) struct Database {
-    /// Whether a node drains, and until when it counts as alive.
-    nodes: BTreeMap<NodeId, (bool, u64)>,
+    nodes: BTreeMap<NodeId, NodeRow>,
     shards: Vec<Held>,
     lease_ms: u64,
     /// How much its clock is ahead of the true one.
@@ -33,12 +32,34 @@ impl Database {
         }
     }
 
-    pub(super) fn renew(&mut self, now: u64, node: NodeId, draining: bool) -> ClusterView {
-        self.nodes.insert(node, (draining, now + self.ahead_ms + self.lease_ms));
-        let alive = self.nodes.iter().filter(|(node, _)| self.is_alive(now, **node));
-        let view = |draining| NodeView { address: "".into(), draining };
-        let nodes = alive.map(|(node, (draining, _))| (*node, view(*draining))).collect();
-        ClusterView { nodes, shards: self.shards.clone() }
+    /// Every node has an address of its own.
+    pub(super) fn renew(&mut self, now: u64, node: NodeId, draining: bool) -> Shown {
+        let at = Timestamp(now + self.ahead_ms);
+        let new = || NodeRow {
+            address: node.to_string().into(),
+            version: "".into(),
+            rules: RULES,
+            joined_at: at,
+            renewed_at: at,
+            until: at,
+            draining,
+            drained: false,
+        };
+        let row = self.nodes.entry(node).or_insert_with(new);
+        (row.draining, row.renewed_at, row.until) = (draining, at, at.after(self.lease_ms));
+        Shown { at, nodes: self.nodes.clone(), shards: self.shards.clone() }
+    }
+
+    /// A person says whether a node should take shards.
+    pub(super) fn drain(&mut self, node: NodeId, drained: bool) {
+        if let Some(row) = self.nodes.get_mut(&node) {
+            row.drained = drained;
+        }
+    }
+
+    /// A person puts a shard on a node.
+    pub(super) fn put(&mut self, shard: ShardId, node: Option<NodeId>) {
+        self.shards[shard.0 as usize].put = node;
     }
 
     /// The new epoch; none if the shard is not at the old one any more.
@@ -47,7 +68,7 @@ impl Database {
         if held.epoch != epoch {
             return None;
         }
-        *held = Held { epoch: Epoch(epoch.0 + 1), node: Some(node) };
+        *held = Held { epoch: Epoch(epoch.0 + 1), node: Some(node), ..*held };
         Some(held.epoch)
     }
 
@@ -78,6 +99,6 @@ impl Database {
     pub(super) fn is_alive(&self, now: u64, node: NodeId) -> bool {
         let now = now + self.ahead_ms;
         let good = now + 1..=now + self.lease_ms;
-        self.nodes.get(&node).is_some_and(|(_, until)| good.contains(until))
+        self.nodes.get(&node).is_some_and(|row| good.contains(&row.until.0))
     }
 }

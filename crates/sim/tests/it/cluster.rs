@@ -234,3 +234,50 @@ fn one_seed_is_one_run() {
     assert_eq!(lines(5), lines(5));
     assert_ne!(lines(5), lines(6));
 }
+
+#[test]
+fn a_node_that_a_person_drains_serves_nothing_until_it_may_again() {
+    for seed in 0..20 {
+        let mut cluster = settled(seed, 64, 4);
+        let node = cluster.nodes()[0];
+        cluster.take_gap_ms();
+        cluster.hold_back(node, true);
+        cluster.run(cluster.now() + 5_000, |_| false);
+        assert_eq!(cluster.loads()[0], 0, "seed {seed}");
+        assert!(cluster.is_settled(), "seed {seed}");
+        let gap_ms = cluster.take_gap_ms();
+        assert!(gap_ms < 2_500, "seed {seed}: {gap_ms} ms");
+        // Whatever happens to the others.
+        cluster.kill(cluster.nodes()[1]);
+        cluster.run(cluster.now() + SOON_MS, |_| false);
+        assert_eq!((cluster.loads()[0], cluster.is_settled()), (0, true), "seed {seed}");
+        cluster.hold_back(node, false);
+        cluster.run(cluster.now() + 6_000, |_| false);
+        assert!(cluster.loads()[0] >= 21 && cluster.is_settled(), "seed {seed}");
+        assert_whole(&cluster, seed);
+    }
+}
+
+#[test]
+fn a_shard_that_is_put_on_a_node_stays_there_while_others_come_and_go() {
+    for seed in 0..20 {
+        let mut cluster = settled(seed, 64, 4);
+        let (shard, nodes) = (ShardId(seed as u32), cluster.nodes());
+        let to = *nodes.iter().find(|node| cluster.server(shard) != Some(**node)).expect("another");
+        let before = servers(&cluster);
+        cluster.put(shard, Some(to));
+        cluster.run(cluster.now() + 5_000, |_| false);
+        assert_eq!((cluster.server(shard), cluster.is_settled()), (Some(to), true), "seed {seed}");
+        let moved = before.iter().zip(servers(&cluster)).filter(|(was, is)| *was != is).count();
+        assert_eq!(moved, 2, "seed {seed}: one for the other");
+        let other = *nodes.iter().find(|node| **node != to).expect("another");
+        cluster.kill(other);
+        cluster.start();
+        cluster.run(cluster.now() + SOON_MS, |_| false);
+        assert_eq!((cluster.server(shard), cluster.is_settled()), (Some(to), true), "seed {seed}");
+        cluster.kill(to);
+        cluster.run(cluster.now() + SOON_MS, |_| false);
+        assert!(cluster.is_settled(), "seed {seed}");
+        assert_whole(&cluster, seed);
+    }
+}

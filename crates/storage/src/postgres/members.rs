@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driftq_core::ownership::{ClusterView, Held, NodeView};
+use driftq_core::ownership::{Held, NodeRow, RULES, Shown};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
 use super::session::{Pool, Session};
@@ -10,28 +10,56 @@ use super::writing::{claimed, unless_warned};
 use super::{ANSWER_TIMEOUT, Failed, Inside, Postgres};
 use crate::{Answer, Ownership};
 
-/// One statement: what the node says of itself, and everything it is shown. Its own row, which is as it was
-/// before the statement there, is left out. Rows of nodes that are long gone go, and those of this address: its
-/// process is another now. One that would be alive for longer than any lease was so before the clock was set back.
-const RENEW: &str = "WITH renewed AS (
-        INSERT INTO node (node, address, version, draining, until)
-        VALUES ($1, $2, $3, $4, clock_timestamp() + $5::int8 * interval '1 ms')
-        ON CONFLICT (node) DO UPDATE SET draining = EXCLUDED.draining, until = EXCLUDED.until),
-    gone AS (DELETE FROM node WHERE node <> $1
-        AND (address = $2 OR until < clock_timestamp() - interval '1 h'))
-    SELECT NULL::int8, NULL::int8, node, address, draining FROM node
-    WHERE node <> $1 AND address <> $2 AND until > clock_timestamp()
-      AND until <= clock_timestamp() + interval '1 min'
-    UNION ALL SELECT shard, epoch, node, NULL, NULL FROM shard";
+/// A time of this database in milliseconds.
+macro_rules! ms {
+    ($of:literal) => {
+        concat!("(extract(epoch FROM ", $of, ") * 1000)::int8")
+    };
+}
+pub(super) use ms;
+
+/// What is shown of `seen`, and of all shards.
+macro_rules! shown {
+    () => {
+        concat!(
+            "SELECT NULL::int8, NULL::int8, node, NULL::int8, address, version, rules, draining, drained, ",
+            ms!("joined_at"), ", ", ms!("renewed_at"), ", ", ms!("until"), ", ", ms!("(SELECT now FROM clock)"),
+            " FROM seen UNION ALL SELECT shard, epoch, node, put, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM shard"
+        )
+    };
+}
+
+/// One statement: what the node says of itself, and everything it is shown. Its own row is as it is after it.
+/// Rows of nodes that are long gone go.
+const RENEW: &str = concat!(
+    "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
+    renewed AS (
+        INSERT INTO node (node, address, version, rules, draining, joined_at, renewed_at, until)
+        SELECT $1, $2, $3, $4, $5, now, now, now + $6::int8 * interval '1 ms' FROM clock
+        ON CONFLICT (node) DO UPDATE
+        SET draining = EXCLUDED.draining, renewed_at = EXCLUDED.renewed_at, until = EXCLUDED.until
+        RETURNING node, address, version, rules, draining, drained, joined_at, renewed_at, until),
+    gone AS (DELETE FROM node WHERE node <> $1 AND until < clock_timestamp() - interval '1 h'),
+    seen AS (
+        SELECT * FROM renewed UNION ALL
+        SELECT node, address, version, rules, draining, drained, joined_at, renewed_at, until
+        FROM node WHERE node <> $1) ",
+    shown!()
+);
 
 /// The same without a word of one's own.
-const LOOK: &str = "SELECT NULL::int8, NULL::int8, node, address, draining FROM node
-    WHERE until > clock_timestamp() AND until <= clock_timestamp() + interval '1 min'
-    UNION ALL SELECT shard, epoch, node, NULL, NULL FROM shard";
+pub(super) const LOOK: &str = concat!(
+    "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), seen AS (SELECT * FROM node) ",
+    shown!()
+);
 
-const CLAIM_AS: &str =
-    "UPDATE shard SET epoch = epoch + 1, node = $3 WHERE shard = $1 AND epoch = $2
-    RETURNING epoch, (extract(epoch FROM clock_timestamp()) * 1000)::int8";
+const CLAIM_AS: &str = concat!(
+    "UPDATE shard SET epoch = epoch + 1, node = $3, since = clock_timestamp()
+    WHERE shard = $1 AND epoch = $2 AND EXISTS (SELECT FROM meta WHERE name = 'identity'
+        AND value::json ->> 'storage' = $4 AND (value::json ->> 'restore')::int8 = $5)
+    RETURNING epoch, ",
+    ms!("clock_timestamp()")
+);
 
 const GIVE_UP: &str = "UPDATE shard SET node = NULL WHERE shard = $1 AND epoch = $2";
 
@@ -56,46 +84,53 @@ impl Postgres {
         draining: bool,
         lease_ms: u64,
         wait: Duration,
-    ) -> Answer<'_, ClusterView> {
+    ) -> Answer<'_, Shown> {
         let (inside, member) = (self.inside.clone(), member.clone());
         self.ask(wait, async move {
             let mut taken = inside.members.take().await?;
-            let view = renew(&mut taken.session, &member, draining, lease_ms).await?;
+            let shown = renew(&mut taken.session, &member, draining, lease_ms).await?;
             taken.give_back();
-            Ok(view)
+            Ok(shown)
         })
     }
 
     /// Looks around, as one who is not among them.
-    pub fn look(&self, wait: Duration) -> Answer<'_, ClusterView> {
+    pub fn look(&self, wait: Duration) -> Answer<'_, Shown> {
         let inside = self.inside.clone();
         self.ask(wait, async move {
             let mut taken = inside.members.take().await?;
             let statement = taken.session.prepared(LOOK).await?;
             let rows = taken.session.client.query(&statement, &[]).await?;
             taken.give_back();
-            view(rows, ClusterView::default())
+            shown(rows)
         })
     }
 
-    /// Takes a shard over for a node if its epoch is still this one; otherwise it is fenced.
+    /// Takes a shard over for a node if its epoch is still this one, otherwise it is fenced; and if the storage
+    /// is still the one that was opened.
     pub fn claim_as(
         &self,
         node: NodeId,
         shard: ShardId,
         epoch: Epoch,
     ) -> Answer<'_, (Ownership, Timestamp)> {
-        let inside = self.inside.clone();
+        let (inside, identity) = (self.inside.clone(), self.identity.clone());
         self.ask(ANSWER_TIMEOUT, async move {
             let mut taken = inside.writers.take().await?;
             let session = &mut taken.session;
             let claim = session.prepared(CLAIM_AS).await?;
             let (of, before) = (i64::from(shard.0), epoch.0.cast_signed());
+            let (me, restore) = (node.0.cast_signed(), i64::from(identity.restore));
             let warned = session.warnings();
+            let storage = &identity.storage;
             let row =
-                session.client.query_opt(&claim, &[&of, &before, &node.0.cast_signed()]).await?;
+                session.client.query_opt(&claim, &[&of, &before, &me, storage, &restore]).await?;
             unless_warned(session, warned)?;
-            let claimed = claimed(shard, &row.ok_or(Failed::Fenced)?)?;
+            let Some(row) = row else {
+                session.expect(&identity).await?;
+                return Err(Failed::Fenced);
+            };
+            let claimed = claimed(shard, &row)?;
             taken.give_back();
             Ok(claimed)
         })
@@ -113,7 +148,7 @@ impl Postgres {
         self.tell(|inside| &inside.members, LEAVE, vec![node.0.cast_signed()])
     }
 
-    fn tell(
+    pub(super) fn tell(
         &self,
         pool: fn(&Inside) -> &Pool,
         sql: &'static str,
@@ -136,39 +171,52 @@ async fn renew(
     member: &Member,
     draining: bool,
     lease_ms: u64,
-) -> Result<ClusterView, Failed> {
+) -> Result<Shown, Failed> {
     let Member { node, address, version } = member;
     let statement = session.prepared(RENEW).await?;
-    let (me, lease_ms) = (node.0.cast_signed(), lease_ms.cast_signed());
-    let rows =
-        session.client.query(&statement, &[&me, address, version, &draining, &lease_ms]).await?;
-    let mut own = ClusterView::default();
-    own.nodes.insert(*node, NodeView { address: address.as_str().into(), draining });
-    view(rows, own)
+    let (me, rules) = (node.0.cast_signed(), RULES.cast_signed());
+    let lease_ms = lease_ms.cast_signed();
+    let rows = session
+        .client
+        .query(&statement, &[&me, address, version, &rules, &draining, &lease_ms])
+        .await?;
+    shown(rows)
 }
 
-/// Adds what rows show.
-fn view(rows: Vec<tokio_postgres::Row>, mut view: ClusterView) -> Result<ClusterView, Failed> {
+pub(super) fn shown(rows: Vec<tokio_postgres::Row>) -> Result<Shown, Failed> {
+    let mut shown = Shown::default();
     for row in rows {
+        let number = |at: usize| row.try_get(at).map(i64::cast_unsigned);
+        let node = |at: usize| {
+            let node: Option<i64> = row.try_get(at)?;
+            Ok::<_, Failed>(node.map(|node| NodeId(node.cast_unsigned())))
+        };
         let shard: Option<i64> = row.try_get(0)?;
-        let node: Option<i64> = row.try_get(2)?;
-        let node = node.map(|node| NodeId(node.cast_unsigned()));
-        match (shard, node) {
-            (Some(shard), node) => {
-                let epoch: i64 = row.try_get(1)?;
-                let number = usize::try_from(shard).unwrap_or_default();
-                if view.shards.len() <= number {
-                    view.shards.resize(number + 1, Held::default());
+        match (shard, node(2)?) {
+            (Some(shard), holder) => {
+                let place = usize::try_from(shard).unwrap_or_default();
+                if shown.shards.len() <= place {
+                    shown.shards.resize(place + 1, Held::default());
                 }
-                view.shards[number] = Held { epoch: Epoch(epoch.cast_unsigned()), node };
+                let epoch = Epoch(number(1)?);
+                shown.shards[place] = Held { epoch, node: holder, put: node(3)? };
             }
             (None, Some(node)) => {
-                let address: &str = row.try_get(3)?;
-                let seen = NodeView { address: address.into(), draining: row.try_get(4)? };
-                view.nodes.insert(node, seen);
+                let seen = NodeRow {
+                    address: row.try_get::<_, &str>(4)?.into(),
+                    version: row.try_get::<_, &str>(5)?.into(),
+                    rules: number(6)?,
+                    draining: row.try_get(7)?,
+                    drained: row.try_get(8)?,
+                    joined_at: Timestamp(number(9)?),
+                    renewed_at: Timestamp(number(10)?),
+                    until: Timestamp(number(11)?),
+                };
+                shown.nodes.insert(node, seen);
+                shown.at = Timestamp(number(12)?);
             }
             (None, None) => {}
         }
     }
-    Ok(view)
+    Ok(shown)
 }

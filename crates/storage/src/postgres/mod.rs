@@ -7,11 +7,18 @@
 //!    claims first: a claim is a write, so it waits for everything before it, standbys included.
 //! 3. Commits of a shard are sent one after the other, on any of a few connections.
 //! 4. Everything is asked of the primary.
+//! 5. A database that was restored, or is another, is not written to: each connection looks whose storage it
+//!    is, and so does each claim of a node.
 
 mod cells;
 mod check;
+#[cfg(feature = "sqlite")]
+mod copy;
+mod inspect;
 mod members;
+mod operations;
 mod reading;
+mod restored;
 mod schema;
 mod session;
 mod statements;
@@ -28,7 +35,12 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{Answer, Engine, EngineError, Identity, Ownership};
+#[cfg(feature = "sqlite")]
+pub use copy::{CopyError, copy};
+pub use inspect::{Inspected, inspect};
 pub use members::Member;
+pub use operations::Far;
+pub use restored::restored;
 use session::{Pool, Session, Taken};
 use statements::All;
 use target::Target;
@@ -62,6 +74,16 @@ pub enum OpenError {
     Shards(u32),
     #[error("the database does not hold what it should: {0}")]
     Damaged(String),
+    #[error("the database holds no storage of DriftQ: give the URL of one that does")]
+    Missing,
+    #[error("the database holds a storage already: give an empty one")]
+    Taken,
+    #[error(
+        "the tables come from another database: if they were restored from a backup, say so by `driftq restored`"
+    )]
+    Restored,
+    #[error("the node at {0} runs on the database: stop it, or wait until its lease is over")]
+    Alive(String),
 }
 
 /// Not done.
@@ -157,9 +179,9 @@ impl Postgres {
         }
         Ok(Postgres {
             inside: Arc::new(Inside {
-                writers: Pool::new(target.clone(), WRITERS),
-                readers: Pool::new(target.clone(), READERS),
-                members: Pool::new(target, MEMBERS),
+                writers: Pool::new(target.clone(), WRITERS, identity.clone()),
+                readers: Pool::new(target.clone(), READERS, identity.clone()),
+                members: Pool::new(target, MEMBERS, identity.clone()),
                 statements: All::new(),
             }),
             runtime: Handle::current(),

@@ -1,13 +1,14 @@
-//! The tables of a database: made, brought up to date, and refused where they are too new.
+//! The tables of a database: made, brought up to date, and refused where they are too new or were restored.
 
 use driftq_core::NUMBER_MAX;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Transaction};
 
 use super::OpenError;
 use crate::Identity;
 
 /// What each version adds, in this order, for good: a step that was released never changes.
-const STEPS: [&str; 1] = [include_str!("migrations/0001_begin.sql")];
+const STEPS: [&str; 2] =
+    [include_str!("migrations/0001_begin.sql"), include_str!("migrations/0002_operations.sql")];
 
 /// The oldest version whose programs can still work with these tables. Raised by a step that breaks them.
 const OLDEST_THAT_FITS: usize = 1;
@@ -15,26 +16,60 @@ const OLDEST_THAT_FITS: usize = 1;
 /// Any number; whoever makes tables holds it.
 const LOCK: i64 = 0x6472_6674;
 
+const PUT: &str = "INSERT INTO driftq.meta (name, value) VALUES ($1, $2)
+    ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value";
+
 /// Makes what is not there, with that many shards, and says whose storage it is.
 pub(super) async fn prepare(client: &mut Client, shards: u32) -> Result<Identity, OpenError> {
-    // Unlike all else here, this must see a lock that is held for long: many nodes start together.
-    client.batch_execute("SET lock_timeout = 0").await?;
-    let making = client.transaction().await?;
-    making.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
-    making.batch_execute("CREATE SCHEMA IF NOT EXISTS driftq").await?;
-    let is_there = "SELECT to_regclass('driftq.meta') IS NOT NULL";
-    let is_there: bool = making.query_one(is_there, &[]).await?.get(0);
-    let stored = |name: &'static str| {
-        let making = &making;
-        async move {
-            let select = "SELECT value FROM driftq.meta WHERE name = $1";
-            let row = making.query_opt(select, &[&name]).await?;
-            Ok::<Option<String>, tokio_postgres::Error>(row.map(|row| row.get(0)))
+    let place = place(client).await;
+    let making = begin(client).await?;
+    let identity = match migrate(&making).await? {
+        Some(identity) => identity,
+        None => {
+            let identity = Identity::random(shards);
+            put_identity(&making, &identity).await?;
+            put_shards(&making, &identity).await?;
+            identity
         }
     };
+    let known = stored(&making, "place").await?;
+    match (known, &place) {
+        (Some(known), Some(place)) if known != *place => return Err(OpenError::Restored),
+        (Some(_), _) => {}
+        (None, _) => put_place(&making, place).await?,
+    }
+    making.commit().await?;
+    Ok(identity)
+}
+
+/// Which database of which server this is, if the server says. Tables that name another were restored or copied
+/// to here.
+pub(super) async fn place(client: &Client) -> Option<String> {
+    let place = "SELECT system_identifier || '/' || pg_database.oid
+                 FROM pg_control_system(), pg_database WHERE datname = current_database()";
+    client.query_one(place, &[]).await.ok()?.try_get(0).ok()
+}
+
+/// A transaction that nobody else makes tables beside.
+pub(super) async fn begin(client: &mut Client) -> Result<Transaction<'_>, OpenError> {
+    // Unlike all else here, this must see a lock that is held for long: many nodes start together.
+    client
+        .batch_execute("SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0")
+        .await?;
+    let making = client.transaction().await?;
+    making.execute("SELECT pg_advisory_xact_lock($1)", &[&LOCK]).await?;
+    Ok(making)
+}
+
+/// Brings the tables up to date. Says whose storage it is, if it is somebody's.
+pub(super) async fn migrate(making: &Transaction<'_>) -> Result<Option<Identity>, OpenError> {
+    making.batch_execute("CREATE SCHEMA IF NOT EXISTS driftq").await?;
     let number = |text: Option<String>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
-    let (version, fits): (usize, usize) = match is_there {
-        true => (number(stored("version").await?), number(stored("oldest_that_fits").await?)),
+    let (version, fits): (usize, usize) = match is_made(making).await? {
+        true => (
+            number(stored(making, "version").await?),
+            number(stored(making, "oldest_that_fits").await?),
+        ),
         false => (0, 0),
     };
     if fits > STEPS.len() {
@@ -43,30 +78,66 @@ pub(super) async fn prepare(client: &mut Client, shards: u32) -> Result<Identity
     for step in STEPS.iter().skip(version) {
         making.batch_execute(step).await?;
     }
-    let put = "INSERT INTO driftq.meta (name, value) VALUES ($1, $2)
-               ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value";
     if version < STEPS.len() {
-        making.execute(put, &[&"version", &STEPS.len().to_string()]).await?;
-        making.execute(put, &[&"oldest_that_fits", &OLDEST_THAT_FITS.to_string()]).await?;
+        making.execute(PUT, &[&"version", &STEPS.len().to_string()]).await?;
+        making.execute(PUT, &[&"oldest_that_fits", &OLDEST_THAT_FITS.to_string()]).await?;
     }
-    let identity = match stored("identity").await? {
-        Some(identity) => serde_json::from_str(&identity)
-            .map_err(|error| OpenError::Damaged(format!("identity: {error}")))?,
-        None => {
-            let identity = Identity::random(shards);
-            let text = serde_json::to_string(&identity).expect("plain fields");
-            making.execute(put, &[&"identity", &text]).await?;
-            let all = "INSERT INTO driftq.shard (shard, epoch)
-                       SELECT generate_series(0, $1::int8 - 1), 0";
-            making.execute(all, &[&i64::from(shards)]).await?;
-            identity
-        }
-    };
-    making.commit().await?;
-    if identity.token_keys().is_none() {
-        return Err(OpenError::Damaged("identity: no token keys".to_owned()));
+    read_identity(making).await
+}
+
+/// Whether there are any tables.
+pub(super) async fn is_made(making: &Transaction<'_>) -> Result<bool, OpenError> {
+    let is_made = "SELECT to_regclass('driftq.meta') IS NOT NULL";
+    Ok(making.query_one(is_made, &[]).await?.get(0))
+}
+
+/// Whose storage it is, if it is somebody's.
+pub(super) async fn read_identity(making: &Transaction<'_>) -> Result<Option<Identity>, OpenError> {
+    let Some(text) = stored(making, "identity").await? else { return Ok(None) };
+    let identity: Identity = serde_json::from_str(&text)
+        .map_err(|error| OpenError::Damaged(format!("identity: {error}")))?;
+    match identity.token_keys() {
+        Some(_) => Ok(Some(identity)),
+        None => Err(OpenError::Damaged("identity: no token keys".to_owned())),
     }
-    Ok(identity)
+}
+
+pub(super) async fn put_identity(
+    making: &Transaction<'_>,
+    identity: &Identity,
+) -> Result<(), OpenError> {
+    let text = serde_json::to_string(identity).expect("plain fields");
+    making.execute(PUT, &[&"identity", &text]).await?;
+    Ok(())
+}
+
+/// Says that the tables belong where they are.
+pub(super) async fn put_place(
+    making: &Transaction<'_>,
+    place: Option<String>,
+) -> Result<(), OpenError> {
+    if let Some(place) = place {
+        making.execute(PUT, &[&"place", &place]).await?;
+    }
+    Ok(())
+}
+
+/// A row for each shard, which nobody has claimed.
+pub(super) async fn put_shards(
+    making: &Transaction<'_>,
+    identity: &Identity,
+) -> Result<(), OpenError> {
+    let all = "INSERT INTO driftq.shard (shard, epoch) SELECT generate_series(0, $1::int8 - 1), 0";
+    making.execute(all, &[&i64::from(identity.shards)]).await?;
+    Ok(())
+}
+
+async fn stored(
+    making: &Transaction<'_>,
+    name: &str,
+) -> Result<Option<String>, tokio_postgres::Error> {
+    let select = "SELECT value FROM driftq.meta WHERE name = $1";
+    Ok(making.query_opt(select, &[&name]).await?.map(|row| row.get(0)))
 }
 
 const _: () = assert!(NUMBER_MAX == i64::MAX as u64, "an index of 0001 names the bucket of no end");

@@ -9,6 +9,7 @@ use tokio_postgres::{Client, Statement};
 
 use super::Failed;
 use super::target::{CONNECT_TIMEOUT, Target};
+use crate::Identity;
 
 /// The statements of this engine name their rows by full keys. What is left to the planner is forbidden, so
 /// that no plan walks a table. A process that is stopped in the middle of a transaction must not keep a shard
@@ -25,6 +26,11 @@ const SETTINGS: &str = "
     SET statement_timeout = 0;
     SET lock_timeout = '5s';
     SET idle_in_transaction_session_timeout = '2s'";
+
+const IDENTITY: &str = "SELECT value FROM meta WHERE name = 'identity'";
+
+const ANOTHER: &str =
+    "the database was restored, or is another than this process began with: restart it";
 
 /// A connection that nobody else uses meanwhile.
 pub(super) struct Session {
@@ -49,6 +55,18 @@ impl Session {
         Ok(Session { client, statements: HashMap::new(), warnings })
     }
 
+    /// Refuses a database that is not the storage it should be, or not any more.
+    pub(super) async fn expect(&mut self, identity: &Identity) -> Result<(), Failed> {
+        let statement = self.prepared(IDENTITY).await?;
+        let row = self.client.query_opt(&statement, &[]).await?;
+        let text: Option<&str> = row.as_ref().map(|row| row.try_get(0)).transpose()?;
+        let found = text.and_then(|text| serde_json::from_str::<Identity>(text).ok());
+        match found.is_some_and(|found| found.is_still(identity)) {
+            true => Ok(()),
+            false => Err(Failed::Database(ANOTHER.to_owned())),
+        }
+    }
+
     /// How many warnings came so far. One during a commit says that it may be only half done: PostgreSQL
     /// answers a commit whose wait for a standby was cut short with success and a warning.
     pub(super) fn warnings(&self) -> u64 {
@@ -69,13 +87,15 @@ impl Session {
 /// A few connections. One whose use did not end well is not used again.
 pub(super) struct Pool {
     target: Target,
+    identity: Identity,
     idle: Mutex<Vec<Session>>,
     free: Semaphore,
 }
 
 impl Pool {
-    pub(super) fn new(target: Target, size: usize) -> Pool {
-        Pool { target, idle: Mutex::default(), free: Semaphore::new(size) }
+    /// To a storage of this identity.
+    pub(super) fn new(target: Target, size: usize, identity: Identity) -> Pool {
+        Pool { target, identity, idle: Mutex::default(), free: Semaphore::new(size) }
     }
 
     /// A connection, when one is free.
@@ -89,7 +109,11 @@ impl Pool {
         };
         let session = match idle {
             Some(session) => session,
-            None => Session::open(&self.target).await?,
+            None => {
+                let mut session = Session::open(&self.target).await?;
+                session.expect(&self.identity).await?;
+                session
+            }
         };
         Ok(Taken { pool: self, session, _permit: permit })
     }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::{OpenError, directory, read_identity, schema};
-use crate::wall_clock;
+use super::{Directory, OpenError, directory, read_identity, schema};
+use crate::{Identity, wall_clock};
 
 /// A backup was not made.
 #[derive(Debug, thiserror::Error)]
@@ -54,11 +54,34 @@ fn fill(source: &Connection, to: &Path) -> Result<(), BackupError> {
     source.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;
     let copy = Connection::open(to)?;
     let mut identity = read_identity(&copy, to)?;
-    let seconds = u32::try_from(wall_clock().0 / 1_000).unwrap_or(u32::MAX);
-    identity.restore = seconds.max(identity.restore.saturating_add(1));
-    let identity = serde_json::to_string(&identity).expect("plain fields");
-    copy.execute("UPDATE meta SET value = ?1 WHERE name = 'identity'", [identity])?;
+    identity.begin_again(wall_clock());
+    put_identity(&copy, &identity)?;
     Ok(())
+}
+
+fn put_identity(connection: &Connection, identity: &Identity) -> rusqlite::Result<()> {
+    let identity = serde_json::to_string(identity).expect("plain fields");
+    connection.execute("UPDATE meta SET value = ?1 WHERE name = 'identity'", [identity])?;
+    Ok(())
+}
+
+/// Says that a data directory was put back from a copy that `back_up` did not make. Returns its restore
+/// generation.
+pub fn restored(data: &Path) -> Result<u32, OpenError> {
+    let database = directory::database(data);
+    if !database.exists() {
+        return Err(OpenError::Missing(data.to_owned()));
+    }
+    let _locked = Directory::lock(data)?;
+    let mut connection = schema::writer(&database)?;
+    let mut identity = read_identity(&connection, &database)?;
+    identity.begin_again(wall_clock());
+    let putting = connection.transaction()?;
+    put_identity(&putting, &identity)?;
+    let least = identity.least_epoch().cast_signed();
+    putting.execute("UPDATE shard SET epoch = max(epoch + 1, ?1)", [least])?;
+    putting.commit()?;
+    Ok(identity.restore)
 }
 
 /// Until file and name are on the disk.

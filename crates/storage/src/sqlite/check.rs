@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use driftq_core::row::Table;
-use driftq_core::{Epoch, ShardConfig, ShardId, verify};
+use driftq_core::{Epoch, Lane, Offset, ShardConfig, ShardId, TopicId, verify};
 use rusqlite::Connection;
 
 use super::cells::Line;
@@ -42,9 +42,12 @@ pub async fn check(
     }
     for ownership in shards(&connection)? {
         let config = ShardConfig { shard: ownership.shard, ..ShardConfig::default() };
-        if let Err(error) = crate::read_back(&engine, ownership, config).await {
-            checked.problems.push(format!("shard {}: {error}", ownership.shard));
-        }
+        let shard = ownership.shard;
+        let wrong = match crate::read_back(&engine, ownership, config).await {
+            Ok(recovered) => recovered.violation(&ends(&connection, shard)?),
+            Err(error) => Some(error.to_string()),
+        };
+        checked.problems.extend(wrong.map(|wrong| format!("shard {shard}: {wrong}")));
     }
     Ok(checked)
 }
@@ -86,6 +89,19 @@ fn rows(
         }
     }
     Ok(())
+}
+
+/// Where the last page of each lane ends.
+fn ends(
+    connection: &Connection,
+    shard: ShardId,
+) -> rusqlite::Result<BTreeMap<(TopicId, Lane), Offset>> {
+    let select =
+        "SELECT topic, lane, max(last) + 1 FROM page WHERE shard = ?1 GROUP BY topic, lane";
+    let mut select = connection.prepare(select)?;
+    let ends = select
+        .query_map([shard.0], |row| Ok(((TopicId(row.get(0)?), Lane(row.get(1)?)), row.get(2)?)))?;
+    ends.collect()
 }
 
 fn shards(connection: &Connection) -> rusqlite::Result<Vec<Ownership>> {

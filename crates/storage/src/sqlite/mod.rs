@@ -13,6 +13,8 @@ mod checkpoint;
 mod directory;
 mod dump;
 mod reading;
+#[cfg(feature = "postgres")]
+pub(crate) mod rows;
 mod schema;
 mod space;
 mod statements;
@@ -34,7 +36,7 @@ use directory::Directory;
 use statements::All;
 use writing::Failed;
 
-pub use backup::{BackupError, back_up};
+pub use backup::{BackupError, back_up, restored};
 pub use check::{Checked, check};
 pub use dump::{dump, tables};
 

@@ -1,5 +1,6 @@
 //! Every engine keeps every promise; what only one engine promises is beside it.
 
+mod before;
 mod postgres;
 mod sqlite;
 

@@ -19,14 +19,14 @@ fn server() -> String {
         .expect("no PostgreSQL to test with: run this by `just test`, or under e2e/with-postgres")
 }
 
-async fn connect(url: &str) -> Client {
+pub(crate) async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.expect("a server");
     tokio::spawn(connection);
     client
 }
 
 /// A database of this test's own.
-async fn database() -> String {
+pub(crate) async fn database() -> String {
     let name = format!("t{}_{:x}", std::process::id(), fastrand::u64(..));
     let client = connect(&server()).await;
     client.batch_execute(&format!("CREATE DATABASE {name}")).await.expect("a database");
@@ -40,7 +40,7 @@ pub(crate) fn fresh() -> Postgres {
 
 const SHARD: ShardId = ShardId(7);
 
-async fn open(url: &str) -> Postgres {
+pub(crate) async fn open(url: &str) -> Postgres {
     Postgres::open(url, None).await.expect("it opens")
 }
 

@@ -1,6 +1,7 @@
 //! A node serves what is wished for it, claims only what nobody serves, gives up what is wished for another,
 //! and stops before its lease is over.
 
+mod asked;
 mod drain;
 mod lease;
 mod script;

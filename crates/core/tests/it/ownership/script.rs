@@ -2,10 +2,12 @@
 //! of a view, what it does, and when it wants to be called again.
 //!
 //! `view n1 n2! / 0:3@n1 1:0` is a renewal that was done: `n2` drains, shard 0 is held by `n1` under epoch 3,
-//! shard 1 by nobody. `0..20:1@n9` are shards 0 to 19.
+//! shard 1 by nobody. `0..20:1@n9` are shards 0 to 19. `n2-` was drained by a person, `n2~` follows older rules,
+//! `n2=n1` has the address of `n1` and came after it, `n2<n1` came after it and `n1` was not heard since;
+//! `0:3@n1>n2` was put on `n2`.
 
 use driftq_core::ownership::{
-    Action, ClusterView, Event, Held, NODE_LEASE_MS, NodeView, Ownerships,
+    Action, Event, Held, NODE_LEASE_MS, NodeRow, Ownerships, Part, RULES, Shown,
 };
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 use expect_test::Expect;
@@ -32,6 +34,9 @@ fn play(text: &str) -> String {
         played += &format!("{line}\n");
         if is_view {
             played += &format!("    wishes {}\n", wishes(&machine));
+            if let Some(Part::Beside(other)) = machine.part() {
+                played += &format!("    beside n{other}\n");
+            }
         }
         for line in grouped(&actions) {
             played += &format!("    {line}\n");
@@ -68,26 +73,56 @@ fn node(word: &str) -> NodeId {
     NodeId(word[1..].parse().expect("a node"))
 }
 
-pub(crate) fn view(words: &str) -> ClusterView {
+/// The clock of the database, at every view.
+const AT: Timestamp = Timestamp(1_000_000);
+
+/// A node that joined long ago and has just renewed.
+fn row(name: &str) -> NodeRow {
+    NodeRow {
+        address: name.into(),
+        version: "1".into(),
+        rules: RULES,
+        joined_at: Timestamp(0),
+        renewed_at: AT,
+        until: AT.after(NODE_LEASE_MS),
+        draining: false,
+        drained: false,
+    }
+}
+
+fn node_row(word: &str) -> (NodeId, NodeRow) {
+    let name = word.trim_end_matches(['!', '-', '~']);
+    let (name, address) = name.split_once(['=', '<']).unwrap_or((name, name));
+    let mut row = row(address);
+    row.draining = word.ends_with('!');
+    row.drained = word.ends_with('-');
+    row.rules -= u64::from(word.ends_with('~'));
+    if word.contains('=') {
+        row.joined_at = Timestamp(1);
+    }
+    if word.contains('<') {
+        row.joined_at = AT.after(1);
+    }
+    (node(name), row)
+}
+
+pub(crate) fn view(words: &str) -> Shown {
     let (nodes, shards) = words.split_once(" / ").expect("nodes and shards");
-    let nodes = nodes.split(' ').map(|word| {
-        let name = word.trim_end_matches('!');
-        let view = NodeView { address: name.into(), draining: name != word };
-        (node(name), view)
-    });
-    let mut view = ClusterView { nodes: nodes.collect(), shards: Vec::new() };
+    let nodes = nodes.split(' ').map(node_row).collect();
+    let mut shown = Shown { at: AT, nodes, shards: Vec::new() };
     for word in shards.split(' ') {
+        let (word, put) = word.split_once('>').map_or((word, None), |(w, n)| (w, Some(node(n))));
         let (numbers, held) = word.split_once(':').expect("shard:epoch@node");
         let (epoch, holder) =
             held.split_once('@').map_or((held, None), |(e, n)| (e, Some(node(n))));
         let end = match numbers.split_once("..") {
             Some((_, end)) => end.parse().expect("a number"),
-            None => view.shards.len() + 1,
+            None => shown.shards.len() + 1,
         };
-        let held = Held { epoch: Epoch(epoch.parse().expect("an epoch")), node: holder };
-        view.shards.resize(end, held);
+        let held = Held { epoch: Epoch(epoch.parse().expect("an epoch")), node: holder, put };
+        shown.shards.resize(end, held);
     }
-    view
+    shown
 }
 
 fn wishes(machine: &Ownerships) -> String {

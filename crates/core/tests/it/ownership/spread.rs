@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use driftq_core::ownership::{ClusterView, Held, NodeView, spread};
+use driftq_core::ownership::{ClusterView, Held, NodeView, Part, spread};
 use driftq_core::{Epoch, NodeId};
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn id(number: u64) -> NodeId {
 }
 
 fn cluster(nodes: impl IntoIterator<Item = u64>, shards: usize) -> ClusterView {
-    let node = |number| (id(number), NodeView { address: "".into(), draining: false });
+    let node = |number| (id(number), NodeView { address: "".into(), part: Part::Takes });
     let nodes = nodes.into_iter().map(node).collect();
     ClusterView { nodes, shards: vec![Held::default(); shards] }
 }
@@ -71,7 +71,7 @@ fn a_node_that_goes_loses_its_shards_and_no_other_shard_moves() {
 fn shards_go_to_the_node_that_ranks_them_highest() {
     let mut view = cluster([], 8);
     for node in 1..=4 {
-        view.nodes.extend([(NodeId(node), NodeView { address: "".into(), draining: false })]);
+        view.nodes.extend([(NodeId(node), NodeView { address: "".into(), part: Part::Takes })]);
     }
     let wishes: Vec<u64> = spread(&view).into_iter().flatten().map(|node| node.0).collect();
     assert_eq!(wishes, [4, 1, 2, 1, 2, 4, 3, 3]);
@@ -83,20 +83,78 @@ fn any_view() -> impl Strategy<Value = ClusterView> {
     (nodes, shards).prop_map(|(nodes, shards)| {
         let mut view = cluster(0..nodes.len() as u64, 0);
         for (number, draining) in nodes.into_iter().enumerate() {
-            view.nodes.get_mut(&id(number as u64)).expect("a node").draining = draining;
+            if draining {
+                view.nodes.get_mut(&id(number as u64)).expect("a node").part = Part::Stops;
+            }
         }
-        let held = |node: Option<u64>| Held { epoch: Epoch(1), node: node.map(id) };
+        let held = |node: Option<u64>| Held { epoch: Epoch(1), node: node.map(id), put: None };
         view.shards = shards.into_iter().map(held).collect();
         view
     })
 }
 
+/// Some of them are put somewhere.
+fn any_view_with_some_put() -> impl Strategy<Value = ClusterView> {
+    let put = prop::collection::vec(prop::option::weighted(0.3, 0..12_u64), 64);
+    (any_view(), put).prop_map(|(mut view, put)| {
+        for (held, put) in view.shards.iter_mut().zip(put) {
+            held.put = put.map(id);
+        }
+        view
+    })
+}
+
+#[test]
+fn what_is_put_somewhere_takes_the_place_of_another() {
+    let mut before = cluster(1..=3, 12);
+    carry_out(&mut before);
+    let (shard, from) = (0, before.shards[0].node.expect("it is held"));
+    let to = *before.nodes.keys().find(|node| **node != from).expect("another");
+    let mut after = before.clone();
+    after.shards[shard].put = Some(to);
+    carry_out(&mut after);
+    assert_eq!(after.shards[shard].node, Some(to));
+    assert_eq!((moved(&before, &after), given(&after)), (2, vec![4, 4, 4]));
+    // It stays when others come and go, until its node goes.
+    after.nodes.extend(cluster([4, 5], 0).nodes);
+    carry_out(&mut after);
+    assert_eq!(after.shards[shard].node, Some(to));
+    after.nodes.remove(&to);
+    carry_out(&mut after);
+    assert_ne!(after.shards[shard].node, Some(to));
+}
+
 proptest! {
+    #[test]
+    fn what_is_put_on_a_node_that_takes_part_is_there(view in any_view_with_some_put()) {
+        let takes = |node: NodeId| view.nodes.get(&node).is_some_and(NodeView::takes);
+        for (held, wish) in view.shards.iter().zip(spread(&view)) {
+            if let Some(put) = held.put.filter(|node| takes(*node)) {
+                prop_assert_eq!(wish, Some(put));
+            }
+        }
+    }
+
+    /// … and nobody has more than its share who was not given more.
+    #[test]
+    fn all_are_wished_for_somebody(view in any_view_with_some_put()) {
+        let wishes = spread(&view);
+        let taking = view.nodes.values().filter(|node| node.takes()).count();
+        prop_assume!(taking > 0);
+        prop_assert!(wishes.iter().all(Option::is_some));
+        let share = view.shards.len().div_ceil(taking);
+        for id in view.nodes.keys() {
+            let given = wishes.iter().filter(|wish| **wish == Some(*id)).count();
+            let put = view.shards.iter().filter(|held| held.put == Some(*id)).count();
+            prop_assert!(given <= share.max(put), "{} of {}, {} put", given, share, put);
+        }
+    }
+
     #[test]
     fn nodes_that_take_part_differ_by_one_shard_at_most(view in any_view()) {
         let wishes = spread(&view);
         let taking: Vec<NodeId> =
-            view.nodes.iter().filter(|(_, node)| !node.draining).map(|(id, _)| *id).collect();
+            view.nodes.iter().filter(|(_, node)| node.takes()).map(|(id, _)| *id).collect();
         prop_assert_eq!(wishes.iter().flatten().count(), if taking.is_empty() { 0 } else { wishes.len() });
         let count = |id: &NodeId| wishes.iter().filter(|wish| **wish == Some(*id)).count();
         let counts: Vec<usize> = taking.iter().map(count).collect();
@@ -109,11 +167,11 @@ proptest! {
     #[test]
     fn no_more_shards_move_than_must(view in any_view()) {
         let wishes = spread(&view);
-        let taking = view.nodes.values().filter(|node| !node.draining).count();
+        let taking = view.nodes.values().filter(|node| node.takes()).count();
         prop_assume!(taking > 0);
         let (share, mut more) = (view.shards.len() / taking, view.shards.len() % taking);
         let mut stay = 0;
-        for id in view.nodes.iter().filter(|(_, node)| !node.draining).map(|(id, _)| id) {
+        for id in view.nodes.iter().filter(|(_, node)| node.takes()).map(|(id, _)| id) {
             let held = view.shards.iter().filter(|held| held.node == Some(*id)).count();
             let extra = usize::from(held > share && more > 0);
             more -= extra;
@@ -126,7 +184,7 @@ proptest! {
     /// In whatever order shards are given up and claimed.
     #[test]
     fn wishes_do_not_change_while_they_are_carried_out(
-        mut view in any_view(), steps in prop::collection::vec(any::<(prop::sample::Index, bool)>(), 0..64),
+        mut view in any_view_with_some_put(), steps in prop::collection::vec(any::<(prop::sample::Index, bool)>(), 0..64),
     ) {
         let wishes = spread(&view);
         for (shard, is_claimed) in steps {

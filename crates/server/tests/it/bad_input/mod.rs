@@ -76,7 +76,7 @@ fn said<const N: usize>(
 }
 
 /// Every route, by a path of it that would be served.
-const ROUTES: [(&str, &str); 38] = [
+const ROUTES: [(&str, &str); 43] = [
     ("GET", "/v1/audit"),
     ("GET", "/v1/audit/records"),
     ("GET", "/v1/healthz"),
@@ -115,6 +115,11 @@ const ROUTES: [(&str, &str); 38] = [
     ("POST", "/v1/idempotency/extend"),
     ("POST", "/v1/idempotency/resolve"),
     ("GET", "/v1/idempotency"),
+    ("GET", "/v1/nodes"),
+    ("POST", "/v1/nodes/n_0000000000000001/drain"),
+    ("POST", "/v1/nodes/n_0000000000000001/undrain"),
+    ("GET", "/v1/shards"),
+    ("POST", "/v1/shards/0/move"),
 ];
 
 /// What no route takes.

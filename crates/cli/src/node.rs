@@ -1,0 +1,96 @@
+//! `driftq node`.
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use crate::client::{Client, Remote, segment};
+use crate::failure::Failure;
+use crate::output;
+
+/// Show the nodes of a database, and take shards from them
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  driftq node list
+  driftq node drain http://10.0.0.7:8080")]
+pub(crate) struct Node {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Nodes, and how many shards each has
+    #[command(after_help = "\
+Examples:
+  driftq node list
+  driftq node list -o json")]
+    List,
+    /// Have a node give its shards to the others and take none, until `undrain` or until it ends
+    #[command(after_help = "\
+Examples:
+  driftq node drain http://10.0.0.7:8080
+  driftq node drain n_0123456789abcdef")]
+    Drain {
+        /// Its address, or its id
+        node: String,
+    },
+    /// Let a node take shards again
+    #[command(after_help = "\
+Examples:
+  driftq node undrain http://10.0.0.7:8080")]
+    Undrain {
+        /// Its address, or its id
+        node: String,
+    },
+}
+
+const COLUMNS: &[output::Column] = &[
+    ("node", "node"),
+    ("address", "address"),
+    ("version", "version"),
+    ("state", "state"),
+    ("shards", "shards"),
+    ("joined", "joined_at"),
+];
+
+impl Node {
+    pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
+        let (client, format) = (remote.client()?, remote.output);
+        let (node, verb) = match self.verb {
+            Verb::List => {
+                output::list(format, &client.get("nodes", &[]).await?, "nodes", COLUMNS);
+                return Ok(());
+            }
+            Verb::Drain { node } => (node, "drain"),
+            Verb::Undrain { node } => (node, "undrain"),
+        };
+        let node = find(&client, &node).await?;
+        let path = format!("nodes/{}/{verb}", segment(&node));
+        output::one(format, &client.post(&path, json!({})).await?, COLUMNS);
+        Ok(())
+    }
+}
+
+/// The id of a node that is named by its address, or by its id.
+pub(crate) async fn find(client: &Client, named: &str) -> anyhow::Result<String> {
+    let answer = client.get("nodes", &[]).await?;
+    let nodes = answer["nodes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_meant = |node: &&Value| {
+        let is = |field: &str| node[field].as_str() == Some(named.trim_end_matches('/'));
+        node["state"] != "gone" && (is("address") || is("node"))
+    };
+    let found: Vec<&str> =
+        nodes.iter().filter(is_meant).filter_map(|node| node["node"].as_str()).collect();
+    match found[..] {
+        [one] => Ok(one.to_owned()),
+        [] => {
+            let message = format!("no node is called {named}: `driftq node list` shows them");
+            let body = json!({ "error": "NOT_FOUND", "message": message });
+            Err(Failure::Refused { status: 404, body }.into())
+        }
+        _ => {
+            Err(Failure::Usage(format!("{} nodes are at {named}: give an id", found.len())).into())
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a person may ask of a cluster.
+
+use super::{ClusterView, Part};
+use crate::id::{NodeId, ShardId};
+
+/// It cannot be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// It is not alive, or never was.
+    #[error("there is no such node")]
+    NoNode,
+    /// The number is too high.
+    #[error("there is no such shard")]
+    NoShard,
+    /// Nobody would serve anything.
+    #[error("no other node takes shards: start one first")]
+    LastNode,
+    /// It would give the shard up at once.
+    #[error("the node takes no shards now")]
+    TakesNone,
+}
+
+impl ClusterView {
+    /// Whether a node may be told to give its shards up and take none, until it is told otherwise or ends.
+    pub fn may_drain(&self, node: NodeId) -> Result<(), Unfit> {
+        if !self.nodes.contains_key(&node) {
+            return Err(Unfit::NoNode);
+        }
+        let mut others = self.nodes.iter().filter(|(id, _)| **id != node);
+        match others.any(|(_, view)| view.takes()) {
+            true => Ok(()),
+            false => Err(Unfit::LastNode),
+        }
+    }
+
+    /// Whether a node may be told to take shards again.
+    pub fn may_undrain(&self, node: NodeId) -> Result<(), Unfit> {
+        self.nodes.contains_key(&node).then_some(()).ok_or(Unfit::NoNode)
+    }
+
+    /// Whether a shard may be put on a node, or, on none, be spread like the others.
+    pub fn may_put(&self, shard: ShardId, node: Option<NodeId>) -> Result<(), Unfit> {
+        if shard.0 as usize >= self.shards.len() {
+            return Err(Unfit::NoShard);
+        }
+        let Some(node) = node else { return Ok(()) };
+        match self.nodes.get(&node).ok_or(Unfit::NoNode)?.part {
+            Part::Takes => Ok(()),
+            Part::Stops | Part::Drained | Part::Beside(_) => Err(Unfit::TakesNone),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! What a person asks of nodes and shards.
+
+use driftq_core::ownership::Unfit;
+use driftq_core::{NodeId, ShardId};
+use expect_test::expect;
+
+use super::script::{check, view};
+
+#[test]
+fn a_node_that_is_drained_gives_up_its_shards_stays_and_takes_some_when_it_may_again() {
+    check(expect![[r#"
+        0s time
+            renew
+            next: whatever comes
+        0.01s view n1 n2 / 0:1@n1 1:1@n2
+            wishes 0:n1 1:n2
+            claim 0e1
+            next 0.200s
+        0.02s claimed 0 e2
+            next 0.200s
+        1s time
+            renew
+            next 8.000s
+        1.01s view n1- n2 / 0:2@n1 1:1@n2
+            wishes 0:n2 1:n2
+            give up 0e2
+            next 2.000s
+        1.02s given up 0
+            next 2.000s
+        2s time
+            renew, draining
+            next 9.000s
+        2.01s view n1- n2 / 0:2 1:1@n2
+            wishes 0:n2 1:n2
+            next 3.000s
+        3s time
+            renew, draining
+            next 10.000s
+        3.01s view n1- n2 / 0:3@n2 1:1@n2
+            wishes 0:n2 1:n2
+            next 4.000s
+        4s time
+            renew, draining
+            next 11.000s
+        4.01s view n1! n2 / 0:3@n2 1:1@n2
+            wishes 0:n2 1:n2
+            next 5.000s
+        5s time
+            renew
+            next 12.000s
+        5.01s view n1 n2 / 0:3@n2 1:1@n2
+            wishes 0:n2 1:n1
+            next 6.000s
+        6s time
+            renew
+            next 13.000s
+        6.01s view n1 n2 / 0:3 1:1@n2
+            wishes 0:n1 1:n2
+            claim 0e3
+            next 7.000s
+    "#]]);
+}
+
+#[test]
+fn the_shards_of_a_node_that_is_drained_are_taken_when_it_gives_them_up() {
+    check(expect![[r#"
+        0s time
+            renew
+            next: whatever comes
+        0.01s view n1 n2- / 0:1@n2 1:1@n2
+            wishes 0:n1 1:n1
+            next 0.200s
+        1s time
+            renew
+            next 8.000s
+        1.01s view n1 n2- / 0:1 1:1@n2
+            wishes 0:n1 1:n1
+            claim 0e1
+            next 2.000s
+        1.02s claimed 0 e2
+            next 2.000s
+        2s time
+            renew
+            next 9.000s
+        2.01s view n1 n2- / 0:2@n1 1:1
+            wishes 0:n1 1:n1
+            claim 1e1
+            next 3.000s
+    "#]]);
+}
+
+/// It would otherwise be a node too many that nobody waits for.
+#[test]
+fn a_drained_node_leaves_like_any_other() {
+    check(expect![[r#"
+        0s time
+            renew
+            next: whatever comes
+        0.01s view n1- n2 / 0:1@n1 1:1@n2
+            wishes 0:n2 1:n2
+            give up 0e1
+            next 0.200s
+        0.02s given up 0
+            next 0.200s
+        0.5s drain
+            leave
+            next: whatever comes
+    "#]]);
+}
+
+#[test]
+fn a_shard_that_is_put_elsewhere_is_given_up_and_another_taken_for_it() {
+    check(expect![[r#"
+        0s time
+            renew
+            next: whatever comes
+        0.01s view n1 n2 / 0:1@n1 1:1@n1 2:1@n2 3:1@n2
+            wishes 0:n1 1:n1 2:n2 3:n2
+            claim 0e1 1e1
+            next 0.200s
+        0.02s claimed 0 e2
+            next 0.200s
+        0.02s claimed 1 e2
+            next 0.200s
+        1s time
+            renew
+            next 8.000s
+        1.01s view n1 n2 / 0:2@n1>n2 1:2@n1 2:1@n2 3:1@n2
+            wishes 0:n2 1:n1 2:n2 3:n1
+            give up 0e2
+            next 2.000s
+        1.02s given up 0
+            next 2.000s
+        2s time
+            renew
+            next 9.000s
+        2.01s view n1 n2 / 0:3@n2>n2 1:2@n1 2:1@n2 3:1
+            wishes 0:n2 1:n1 2:n2 3:n1
+            claim 3e1
+            next 3.000s
+        2.02s claimed 3 e2
+            next 3.000s
+        3s time
+            renew
+            next 10.000s
+        3.01s view n1 n2 / 0:3@n2>n2 1:2@n1 2:1@n2 3:2@n1
+            wishes 0:n2 1:n1 2:n2 3:n1
+            next 4.000s
+    "#]]);
+}
+
+/// Nodes of before do not know of it, and would wait for each other.
+#[test]
+fn while_a_node_follows_older_rules_nothing_is_put_anywhere() {
+    check(expect![[r#"
+        0s time
+            renew
+            next: whatever comes
+        0.01s view n1 n2~ / 0:1@n1>n2 1:1@n2
+            wishes 0:n1 1:n2
+            claim 0e1
+            next 0.200s
+        0.02s claimed 0 e2
+            next 0.200s
+        1s time
+            renew
+            next 8.000s
+        1.01s view n1 n2 / 0:2@n1>n2 1:1@n2
+            wishes 0:n2 1:n1
+            give up 0e2
+            next 2.000s
+    "#]]);
+}
+
+/// A process is followed by another at its address.
+#[test]
+fn whoever_was_at_my_address_and_is_not_heard_any_more_is_gone() {
+    check(expect![[r#"
+        0s time
+            renew
+            next: whatever comes
+        0.01s view n1<n9 n9 n2 / 0:1@n9 1:1@n2
+            wishes 0:n1 1:n2
+            next 0.200s
+        1s time
+            renew
+            next 8.000s
+        1.01s view n1<n9 n9 n2 / 0:1@n9 1:1@n2
+            wishes 0:n1 1:n2
+            next 2.000s
+        2s time
+            renew
+            next 9.000s
+        2.01s view n1<n9 n9 n2 / 0:1@n9 1:1@n2
+            wishes 0:n1 1:n2
+            next 3.000s
+        3s time
+            renew
+            next 10.000s
+        3.01s view n1<n9 n9 n2 / 0:1@n9 1:1@n2
+            wishes 0:n1 1:n2
+            claim 0e1
+            next 4.000s
+    "#]]);
+}
+
+/// Two that are set to one address: the second gives up what it has and takes nothing, for as long as the first
+/// is there.
+#[test]
+fn whoever_was_at_my_address_and_is_still_heard_keeps_its_place() {
+    check(expect![[r#"
+        0s time
+            renew
+            next: whatever comes
+        0.01s view n1<n9 n9 n2 / 0:1 1:1@n2 2:1@n9
+            wishes 0:n1 1:n2 2:n2
+            next 0.200s
+        1s time
+            renew
+            next 8.000s
+        1.01s view n1<n9 n9 n2 / 0:1 1:1@n2 2:1@n9
+            wishes 0:n1 1:n2 2:n2
+            claim 0e1
+            next 2.000s
+        1.02s claimed 0 e2
+            next 2.000s
+        2s time
+            renew
+            next 9.000s
+        2.01s view n1=n9 n9 n2 / 0:2@n1 1:1@n2 2:1@n9
+            wishes 0:n9 1:n2 2:n9
+            beside n9
+            give up 0e2
+            next 3.000s
+        2.02s given up 0
+            next 3.000s
+        3s time
+            renew
+            next 10.000s
+        3.01s view n1=n9 n9 n2 / 0:2 1:1@n2 2:1@n9
+            wishes 0:n9 1:n2 2:n9
+            beside n9
+            next 4.000s
+        4s time
+            renew
+            next 11.000s
+        4.01s view n1 n2 / 0:2 1:1@n2 2:1
+            wishes 0:n1 1:n2 2:n2
+            claim 0e2
+            next 5.000s
+    "#]]);
+}
+
+#[test]
+fn whoever_comes_to_my_address_is_nobody() {
+    check(expect![[r#"
+        0s time
+            renew
+            next: whatever comes
+        0.01s view n1 / 0:1@n1 1:1@n1
+            wishes 0:n1 1:n1
+            claim 0e1 1e1
+            next 0.200s
+        0.02s claimed 0 e2
+            next 0.200s
+        0.02s claimed 1 e2
+            next 0.200s
+        1s time
+            renew
+            next 8.000s
+        1.01s view n1 n2=n1 / 0:2@n1 1:2@n1
+            wishes 0:n1 1:n1
+            next 2.000s
+    "#]]);
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let view = view("n1 n2- n3! / 0:1@n1").view();
+    let [one, two, three, four] = [1, 2, 3, 4].map(NodeId);
+    assert_eq!(view.may_drain(one), Err(Unfit::LastNode));
+    assert_eq!(view.may_drain(two), Ok(()));
+    assert_eq!(view.may_drain(four), Err(Unfit::NoNode));
+    assert_eq!(view.may_undrain(two), Ok(()));
+    assert_eq!(view.may_undrain(four), Err(Unfit::NoNode));
+    assert_eq!(view.may_put(ShardId(0), Some(one)), Ok(()));
+    assert_eq!(view.may_put(ShardId(0), None), Ok(()));
+    assert_eq!(view.may_put(ShardId(1), Some(one)), Err(Unfit::NoShard));
+    assert_eq!(view.may_put(ShardId(0), Some(two)), Err(Unfit::TakesNone));
+    assert_eq!(view.may_put(ShardId(0), Some(three)), Err(Unfit::TakesNone));
+    assert_eq!(view.may_put(ShardId(0), Some(four)), Err(Unfit::NoNode));
+}

@@ -1,0 +1,41 @@
+//! What a shard has done in this process, for its metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Counted since the process began, whoever served the shard meanwhile.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    commits: AtomicU64,
+    commands: AtomicU64,
+    micros: AtomicU64,
+}
+
+/// What was counted of a shard that is served here.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Counted {
+    pub(crate) shard: u32,
+    pub(crate) commits: u64,
+    pub(crate) commands: u64,
+    /// Until they were durable, together.
+    pub(crate) commit_time: Duration,
+}
+
+impl Numbers {
+    /// A batch of so many commands became durable after so long.
+    pub(super) fn committed(&self, commands: usize, took: Duration) {
+        self.commits.fetch_add(1, Ordering::Relaxed);
+        self.commands.fetch_add(commands as u64, Ordering::Relaxed);
+        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    pub(super) fn of(&self, shard: u32) -> Counted {
+        Counted {
+            shard,
+            commits: self.commits.load(Ordering::Relaxed),
+            commands: self.commands.load(Ordering::Relaxed),
+            commit_time: Duration::from_micros(self.micros.load(Ordering::Relaxed)),
+        }
+    }
+}

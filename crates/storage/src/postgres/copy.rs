@@ -1,0 +1,176 @@
+//! From a data directory to a database: the same storage, served from elsewhere.
+//!
+//! 1. One transaction: all of it is there, or nothing is.
+//! 2. Identity, keys, epochs and every row stay as they are: tokens, fences, ids and cursors go on working.
+//! 3. What was counted on the way out is counted again where it has come to.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use driftq_core::row::{Key, Row, Table};
+use driftq_core::{BatchNo, ShardId};
+use tokio::sync::mpsc;
+use tokio_postgres::Transaction;
+use tokio_postgres::types::ToSql;
+
+use super::cells::{Form, Param, all_forms, arrays};
+use super::schema::{begin, migrate, place, put_identity, put_place, put_shards};
+use super::session::Session;
+use super::statements::All;
+use super::target::Target;
+use super::{OpenError, check};
+use crate::Ownership;
+use crate::layout::{content_cells, key_cells, layout};
+use crate::sqlite::{self, rows::Whole};
+
+/// Rows of one statement, and about how many bytes.
+const ROWS_MAX: usize = 1_000;
+const BYTES_MAX: usize = 4 << 20;
+
+/// Nothing was copied.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "each says what it is")]
+pub enum CopyError {
+    #[error(transparent)]
+    From(#[from] sqlite::OpenError),
+    #[error(transparent)]
+    To(#[from] OpenError),
+    #[error("nothing was copied: of {table} {read} rows were read and {found} are there")]
+    Miscounted { table: &'static str, read: u64, found: u64 },
+}
+
+impl From<tokio_postgres::Error> for CopyError {
+    fn from(error: tokio_postgres::Error) -> CopyError {
+        CopyError::To(error.into())
+    }
+}
+
+/// Rows of one table of one shard.
+struct Piece {
+    shard: ShardId,
+    table: Table,
+    rows: Vec<Row>,
+}
+
+/// Copies a data directory that nobody serves into a database that holds no storage. Tells `far` how many rows
+/// of which table are there, and returns that for all.
+pub async fn copy(
+    data: &Path,
+    url: &str,
+    far: &mut (dyn FnMut(&'static str, u64) + Send),
+) -> Result<BTreeMap<&'static str, u64>, CopyError> {
+    let from = Whole::open(data)?;
+    let (identity, shards) = (from.identity().clone(), from.shards()?);
+    let target = Target::read(url)?;
+    let (mut session, other) = (open(&target).await?, open(&target).await?);
+    check::durability(&session.client, &other.client).await?;
+    let place = place(&session.client).await;
+    let copying = begin(&mut session.client).await?;
+    if migrate(&copying).await?.is_some() {
+        return Err(OpenError::Taken.into());
+    }
+    put_identity(&copying, &identity).await?;
+    put_place(&copying, place).await?;
+    put_shards(&copying, &identity).await?;
+    for Ownership { shard, epoch } in &shards {
+        let put = "UPDATE shard SET epoch = $2 WHERE shard = $1";
+        copying.execute(put, &[&i64::from(shard.0), &epoch.0.cast_signed()]).await?;
+    }
+    let (send, mut read) = mpsc::channel(2);
+    // Dropped when it is done: only then may a server run on the directory.
+    let reading = tokio::task::spawn_blocking(move || read_all(&from, &shards, &send));
+    let (all, mut copied) = (All::new(), BTreeMap::new());
+    while let Some(piece) = read.recv().await {
+        put(&copying, &all, &piece).await?;
+        let name = layout(piece.table).name;
+        let rows = copied.entry(name).or_insert(0);
+        *rows += piece.rows.len() as u64;
+        far(name, *rows);
+    }
+    let newest =
+        reading.await.map_err(|_| OpenError::Damaged("the reader has stopped".to_owned()))??;
+    count(&copying, &copied, &newest).await?;
+    copying.commit().await?;
+    Ok(copied)
+}
+
+async fn open(target: &Target) -> Result<Session, OpenError> {
+    Ok(Session::open(target).await?)
+}
+
+/// Reads everything, and returns the newest head of each shard.
+fn read_all(
+    from: &Whole,
+    shards: &[Ownership],
+    send: &mpsc::Sender<Piece>,
+) -> Result<BTreeMap<ShardId, BatchNo>, sqlite::OpenError> {
+    let mut newest = BTreeMap::new();
+    for Ownership { shard, .. } in shards {
+        for table in (0..).map_while(Table::of) {
+            let (mut rows, mut bytes) = (Vec::new(), 0);
+            from.rows(*shard, table, &mut |row| {
+                if let Key::Head { batch } = row.key {
+                    let last = newest.entry(*shard).or_insert(batch);
+                    *last = batch.max(*last);
+                }
+                bytes += row.body.len();
+                rows.push(row);
+                if rows.len() < ROWS_MAX && bytes < BYTES_MAX {
+                    return true;
+                }
+                bytes = 0;
+                let piece = Piece { shard: *shard, table, rows: std::mem::take(&mut rows) };
+                send.blocking_send(piece).is_ok()
+            })?;
+            // Nobody takes it where the other side has failed.
+            let _failed = send.blocking_send(Piece { shard: *shard, table, rows });
+        }
+    }
+    Ok(newest)
+}
+
+async fn put(copying: &Transaction<'_>, all: &All, piece: &Piece) -> Result<(), CopyError> {
+    if piece.rows.is_empty() {
+        return Ok(());
+    }
+    let layout = layout(piece.table);
+    let is_text = Form::of_body(layout.body) == Form::Text;
+    let cells = piece.rows.iter().map(|row| {
+        let mut cells = Vec::new();
+        key_cells(&row.key, &mut cells);
+        content_cells(row, is_text, &mut cells);
+        cells
+    });
+    let mut params = vec![Param::Number(i64::from(piece.shard.0))];
+    params.extend(arrays(&all_forms(&layout), cells).map_err(OpenError::from)?);
+    let params: Vec<&(dyn ToSql + Sync)> =
+        params.iter().map(|param| param as &(dyn ToSql + Sync)).collect();
+    let statement = copying.prepare(&all.of(piece.table).put).await?;
+    copying.execute(&statement, &params).await?;
+    Ok(())
+}
+
+/// Whether what was read is there.
+async fn count(
+    copying: &Transaction<'_>,
+    copied: &BTreeMap<&'static str, u64>,
+    newest: &BTreeMap<ShardId, BatchNo>,
+) -> Result<(), CopyError> {
+    for (table, read) in copied {
+        let found: i64 =
+            copying.query_one(&format!("SELECT count(*) FROM {table}"), &[]).await?.get(0);
+        let found = found.cast_unsigned();
+        if found != *read {
+            return Err(CopyError::Miscounted { table, read: *read, found });
+        }
+    }
+    for (shard, batch) in newest {
+        let select = "SELECT max(batch) FROM head WHERE shard = $1";
+        let found: Option<i64> = copying.query_one(select, &[&i64::from(shard.0)]).await?.get(0);
+        let found = found.unwrap_or_default().cast_unsigned();
+        if found != batch.0 {
+            return Err(CopyError::Miscounted { table: "head", read: batch.0, found });
+        }
+    }
+    Ok(())
+}

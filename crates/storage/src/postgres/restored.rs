@@ -1,0 +1,35 @@
+//! A database that begins again from a backup.
+
+use driftq_core::Timestamp;
+
+use super::OpenError;
+use super::members::{LOOK, shown};
+use super::schema::{begin, migrate, place, put_identity, put_place};
+use super::session::Session;
+use super::target::Target;
+
+/// Says that the database was restored from a backup: what is given out from now on is above all that was
+/// given out before, also after the backup. No node may run on it. Returns its restore generation.
+pub async fn restored(url: &str) -> Result<u32, OpenError> {
+    let mut session = Session::open(&Target::read(url)?).await?;
+    let place = place(&session.client).await;
+    let restoring = begin(&mut session.client).await?;
+    let Some(mut identity) = migrate(&restoring).await? else { return Err(OpenError::Missing) };
+    let seen = shown(restoring.query(LOOK, &[]).await?)?;
+    if let Some(node) = seen.view().nodes.into_values().next() {
+        return Err(OpenError::Alive(node.address.to_string()));
+    }
+    let now: i64 = restoring
+        .query_one("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::int8", &[])
+        .await?
+        .get(0);
+    identity.begin_again(Timestamp(now.cast_unsigned()));
+    put_identity(&restoring, &identity).await?;
+    put_place(&restoring, place).await?;
+    let least = identity.least_epoch().cast_signed();
+    let epochs = "UPDATE shard SET epoch = greatest(epoch + 1, $1), node = NULL, put = NULL";
+    restoring.execute(epochs, &[&least]).await?;
+    restoring.execute("DELETE FROM node", &[]).await?;
+    restoring.commit().await?;
+    Ok(identity.restore)
+}

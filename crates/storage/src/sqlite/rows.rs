@@ -1,0 +1,64 @@
+//! All rows of a data directory that nobody serves, for whoever takes them elsewhere.
+
+use std::path::Path;
+
+use driftq_core::row::{Row, Table};
+use driftq_core::{Epoch, ShardId};
+
+use super::cells::Line;
+use super::{OpenError, Sqlite, directory, schema};
+use crate::layout::{layout, row_of};
+use crate::{Identity, Ownership};
+
+/// A data directory that is read as a whole. No server can run on it meanwhile.
+pub(crate) struct Whole {
+    engine: Sqlite,
+    connection: rusqlite::Connection,
+}
+
+impl Whole {
+    /// Opens it, brought up to date.
+    pub(crate) fn open(data: &Path) -> Result<Whole, OpenError> {
+        let database = directory::database(data);
+        if !database.exists() {
+            return Err(OpenError::Missing(data.to_owned()));
+        }
+        let engine = Sqlite::open(data, None)?;
+        let connection = schema::reader(&database)?;
+        Ok(Whole { engine, connection })
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        self.engine.identity()
+    }
+
+    /// The last claim of each shard that was ever claimed.
+    pub(crate) fn shards(&self) -> Result<Vec<Ownership>, OpenError> {
+        let mut select =
+            self.connection.prepare("SELECT shard, epoch FROM shard ORDER BY shard")?;
+        let shards = select.query_map([], |row| {
+            Ok(Ownership { shard: ShardId(row.get(0)?), epoch: Epoch(row.get(1)?) })
+        })?;
+        Ok(shards.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Hands over the rows of a table of a shard, until nobody takes them.
+    pub(crate) fn rows(
+        &self,
+        shard: ShardId,
+        table: Table,
+        each: &mut dyn FnMut(Row) -> bool,
+    ) -> Result<(), OpenError> {
+        let layout = layout(table);
+        let names = layout.names().join(", ");
+        let select = format!("SELECT {names}, body FROM {} WHERE shard = ?1", layout.name);
+        let mut select = self.connection.prepare(&select)?;
+        let mut lines = select.query([shard.0])?;
+        while let Some(line) = lines.next()? {
+            if !each(row_of(table, Line::of(line), true)?) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
