@@ -12,7 +12,7 @@ use crate::output;
 #[command(after_help = "\
 Examples:
   driftq node list
-  driftq node drain http://10.0.0.7:8080")]
+  driftq node drain http://127.0.0.1:8081")]
 pub(crate) struct Node {
     #[command(subcommand)]
     verb: Verb,
@@ -29,7 +29,7 @@ Examples:
     /// Have a node give its shards to the others and take none, until `undrain` or until it ends
     #[command(after_help = "\
 Examples:
-  driftq node drain http://10.0.0.7:8080
+  driftq node drain http://127.0.0.1:8081
   driftq node drain n_0123456789abcdef")]
     Drain {
         /// Its address, or its id
@@ -38,7 +38,7 @@ Examples:
     /// Let a node take shards again
     #[command(after_help = "\
 Examples:
-  driftq node undrain http://10.0.0.7:8080")]
+  driftq node undrain http://127.0.0.1:8081")]
     Undrain {
         /// Its address, or its id
         node: String,

@@ -15,7 +15,7 @@ use crate::output::{self, Format};
 #[command(after_help = "\
 Examples:
   driftq shard list
-  driftq shard move 12 http://10.0.0.7:8080
+  driftq shard move 12 http://127.0.0.1:8081
   driftq shard dump --data ./data")]
 pub(crate) struct Shard {
     #[command(subcommand)]
@@ -33,7 +33,7 @@ Examples:
     /// Put a shard on a node; it stays there while that node takes shards
     #[command(after_help = "\
 Examples:
-  driftq shard move 12 http://10.0.0.7:8080
+  driftq shard move 12 http://127.0.0.1:8081
   driftq shard move 12 n_0123456789abcdef
   driftq shard move 12 any                       let it be spread like the others")]
     Move {

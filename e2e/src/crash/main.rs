@@ -47,7 +47,6 @@ use cluster::SERVED_AGAIN;
 use crossing::COMMITTED_PER_KILL;
 use failover::FIRST_OK;
 use kills::{ACKED_PER_KILL, Disk, PRODUCED_PER_KILL};
-use upgrade::COMMITTED_PER_EXCHANGE;
 
 /// Unknown outcomes there must have been: a thousand for 300 kills.
 const UNKNOWN_PER_KILL: u64 = 4;

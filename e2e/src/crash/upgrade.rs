@@ -26,7 +26,7 @@ pub(crate) async fn run(old: &str, new: &str, rounds: u64) -> anyhow::Result<Sto
                 let took = probes.all_deliver(began, PATIENCE).await;
                 let took =
                     took.with_context(|| format!("exchange {exchanges}, for the {name} one"))?;
-                served.add(&format!("for the {name} one"), took);
+                served.add(format!("for the {name} one"), took);
                 member.node.ended().await?;
                 member.node.start_as(binary).await?;
             }

@@ -28,7 +28,7 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         $ driftq ack lt_1
         $ driftq node list
         $ driftq shard list
-        $ driftq shard move 0 http://nowhere:1
+        $ driftq shard move 0 http://localhost:1
         $ driftq shard move 0 any
         $ driftq shard move 1 any
         $ driftq node drain n_1

@@ -34,14 +34,16 @@ async fn nodes_of_both_versions_see_each_other() {
     old.batch_execute("SET search_path = driftq").await.expect("it is set");
     let renew = async |draining: bool| {
         let lease_ms = LEASE_MS.cast_signed();
-        let rows = old.query(RENEW, &[&1_i64, &"http://old:1", &"0", &draining, &lease_ms]).await;
+        let rows =
+            old.query(RENEW, &[&1_i64, &"http://127.0.0.1:1", &"0", &draining, &lease_ms]).await;
         let rows = rows.expect("it renews");
         rows.iter()
             .filter_map(|row| row.get::<_, Option<&str>>(3).map(str::to_owned))
             .collect::<Vec<_>>()
     };
     assert_eq!(renew(false).await, [] as [String; 0]);
-    let member = Member { node: NodeId(2), address: "http://new:1".into(), version: "1".into() };
+    let member =
+        Member { node: NodeId(2), address: "http://localhost:1".into(), version: "1".into() };
     new.put(ShardId(0), Some(NodeId(2))).await.expect("it is put");
     let shown = new.renew(&member, false, LEASE_MS, WAIT).await.expect("it renews");
     assert_eq!((shown.nodes[&NodeId(1)].rules, shown.nodes[&NodeId(2)].rules), (1, RULES));
@@ -49,7 +51,7 @@ async fn nodes_of_both_versions_see_each_other() {
     assert_eq!(view.nodes[&NodeId(1)].part, Part::Takes);
     // What the other does not know has no effect.
     assert_eq!((shown.shards[0].put, view.shards[0].put), (Some(NodeId(2)), None));
-    assert_eq!(renew(true).await, ["http://new:1"]);
+    assert_eq!(renew(true).await, ["http://localhost:1"]);
     let shown = new.renew(&member, false, LEASE_MS, WAIT).await.expect("it renews");
     assert_eq!(shown.view().nodes[&NodeId(1)].part, Part::Stops);
     // Claims of both follow each other.
