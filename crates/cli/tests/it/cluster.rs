@@ -10,41 +10,103 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
     let server = stage.start(&["serve", "--data", "data", "--log", "error"]);
     stage.check(&expect![[r#"
         $ driftq topic create orders
+        created: orders, partitions: 1
         $ driftq produce orders 'pay 12'
+        m_1 in partition 0 at offset 0
         $ driftq consume orders biller --count 1 -o json | grep -o '"token": *"[^"]*"' | cut -d '"' -f 4
+        lt_1
         $ driftq node list
+        ! error: there is only this node: several share a database with --engine postgres (FAILED_PRECONDITION, 409)
+        [4]
         $ driftq shard list
+        ! error: there is only this node: several share a database with --engine postgres (FAILED_PRECONDITION, 409)
+        [4]
         $ driftq copy --data data 2>&1 | sed 's/process [0-9]*/process PID/'
+        error: data is in use by process PID: stop it first, or give --data another directory
         $ driftq shard check
+        ! error: the database holds no storage of DriftQ: give the URL of one that does
+        [1]
     "#]]);
     assert_eq!(server.stop(), "");
     stage.check(&expect![[r#"
         $ driftq copy --data data
+        table  rows
+        audit  0
+        block  1
+        consumer_group  1
+        cursor  0
+        dead  0
+        garbage  0
+        head  3
+        held  0
+        history  0
+        lane  0
+        mark  0
+        note  0
+        outbox  0
+        owner  1
+        page  1
+        pointer  0
+        record  0
+        topic  1
+        ! copied: never serve data again
         $ driftq copy --data data
+        ! error: the database holds a storage already: give an empty one
+        [1]
         $ driftq shard check
+        shard  epoch  batch  rows
+        0  1  4  8
+        ! whole
     "#]]);
     let server = stage.start(&["serve", "--engine", "postgres", "--log", "error"]);
     stage.check(&expect![[r#"
         $ driftq ack lt_1
+        acked
         $ driftq node list
+        node  address  version  state  shards  joined
+        n_1  URL  VERSION  taking  1  TIME
         $ driftq shard list
+        shard  state  address  epoch  since  batch  put on
+        0  held  URL  2  TIME  6
         $ driftq shard move 0 http://localhost:1
+        ! error: no node is called http://localhost:1: `driftq node list` shows them (NOT_FOUND, 404)
+        [3]
         $ driftq shard move 0 any
+        shard  0
+        state  held
+        address  URL
+        epoch  2
+        since  TIME
+        batch  6
         $ driftq shard move 1 any
+        ! error: there is no such shard (NOT_FOUND, 404)
+        [3]
         $ driftq node drain n_1
+        ! error: no other node takes shards: start one first (FAILED_PRECONDITION, 409)
+        [4]
         $ driftq node undrain n_1 -o json | grep state
+          "state": "taking",
         $ driftq shard check --shard 0 -o ndjson | sed 's/"epoch":[0-9]*/"epoch":SOME/'
+        {"batch":6,"epoch":SOME,"rows":8,"shard":0}
+        ! whole
         $ driftq restored | sed 's/restore [0-9]*/restore SOME/'
+        ! error: the node at URL runs on the database: stop it, or wait until its lease is over
     "#]]);
     assert_eq!(server.stop(), "");
     stage.check(&expect![[r#"
         $ driftq restored | sed 's/restore [0-9]*/restore SOME/'
+        restore SOME: start the servers
         $ driftq restored --data data | sed 's/restore [0-9]*/restore SOME/'
+        restore SOME: start the servers
     "#]]);
     let server = stage.start(&["serve", "--engine", "postgres", "--log", "error"]);
     stage.check(&expect![[r#"
         $ driftq topic list
+        name  partitions  messages  bytes  dead letters  groups
+        orders  1  1  6  0  biller
         $ driftq ack lt_1
+        ! error: attempt 1 is over: generation. Drop your result; do not retry. (STALE_LEASE, 409)
+        [4]
     "#]]);
     assert_eq!(server.stop(), "");
 }
