@@ -119,8 +119,13 @@ impl Storm {
             self.crossing.busy(number * COMMITTED_PER_FAULT).await?;
             tokio::time::sleep(Duration::from_millis(fastrand::u64(0..300))).await;
             self.crossing.fault(&format!("{fault:?}"));
+            let before = self.crossing.committed();
             let took = self.suffer(*fault).await.with_context(|| format!("{fault:?}"))?;
-            println!("{fault:?}: every shard delivers after {} ms", took.as_millis());
+            let meanwhile = self.crossing.committed() - before;
+            let ms = took.as_millis();
+            println!(
+                "{fault:?}: every shard delivers after {ms} ms, {meanwhile} commits until it is over"
+            );
             served.add(fault, took);
         }
         let judged = self.crossing.finish().await?;

@@ -178,7 +178,7 @@ impl Crossing {
     /// Waits until so many are committed and enough is under way.
     pub(crate) async fn busy(&self, committed: u64) -> anyhow::Result<()> {
         let wait = async {
-            while self.progress.committed.load(Ordering::Relaxed) < committed
+            while self.committed() < committed
                 || self.progress.committing.load(Ordering::Relaxed) < COMMITS_MIN
             {
                 tokio::time::sleep(Duration::from_millis(2)).await;
@@ -189,7 +189,11 @@ impl Crossing {
 
     /// Waits until so many more are committed.
     pub(crate) async fn more(&self, committed: u64) -> anyhow::Result<()> {
-        self.busy(self.progress.committed.load(Ordering::Relaxed) + committed).await
+        self.busy(self.committed() + committed).await
+    }
+
+    pub(crate) fn committed(&self) -> u64 {
+        self.progress.committed.load(Ordering::Relaxed)
     }
 
     /// Stops producing, lets everything be settled, and judges what the clients saw.
