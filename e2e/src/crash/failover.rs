@@ -22,6 +22,8 @@ const COMMITTED_PER_FAILOVER: u64 = 200;
 /// How long after a failover every shard delivers again, of 99 in 100, and when it is given up.
 pub(crate) const FIRST_OK: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(180);
+/// Which timeline it is, in as many digits each time: every failover begins one.
+const TIMELINE: &str = "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)";
 /// More bytes than fit into any socket, and they must not shrink: what is written after them does not get to a standby
 /// that reads nothing.
 const BALLAST: &str = "
@@ -125,6 +127,7 @@ impl World {
         let patroni = &mut self.patroni;
         let primary = patroni.primary().await?.context("there is no primary")?;
         let standby = patroni.synchronous_standby().await?.context("there is no standby")?;
+        let timeline = patroni.sql(TIMELINE).await?;
         let began = Instant::now();
         match kind {
             Kind::Kill => patroni.kill(primary).await?,
@@ -152,7 +155,8 @@ impl World {
             served.as_millis(),
             began.elapsed().as_millis()
         );
-        anyhow::ensure!(next != primary, "there was no failover");
+        // It may be the same node again: a slow machine loses a primary more often than it is told to.
+        anyhow::ensure!(patroni.sql(TIMELINE).await? > timeline, "there was no failover");
         Ok(served)
     }
 }
