@@ -56,14 +56,16 @@ struct Costs {
     /// Transactions a second while nothing happens.
     idle_queries: f64,
     lives: f64,
+    /// Bytes of PostgreSQL's log for each of them.
+    log: f64,
 }
 
 pub(crate) async fn run(driftq: &str) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::new("growth");
     let database = Cluster::start(15).await?;
     println!(
-        "{:<30} {:>9} {:>14} {:>16} {:>10}",
-        "", "memory MB", "idle, ‰ core", "idle queries/s", "lives/s"
+        "{:<30} {:>9} {:>14} {:>14} {:>9} {:>11}",
+        "", "memory MB", "idle, ‰ core", "idle queries/s", "lives/s", "log B/life"
     );
     for (at, has) in ALL.into_iter().enumerate() {
         // Beside each, so that a noisy machine is unkind to both.
@@ -88,8 +90,10 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Verdict> {
 }
 
 fn say(what: &str, costs: &Costs) {
-    let Costs { memory, idle_cpu, idle_queries, lives } = costs;
-    println!("{what:<30} {memory:>9.0} {idle_cpu:>14.1} {idle_queries:>16.1} {lives:>10.0}");
+    let Costs { memory, idle_cpu, idle_queries, lives, log } = costs;
+    println!(
+        "{what:<30} {memory:>9.0} {idle_cpu:>14.1} {idle_queries:>14.1} {lives:>9.0} {log:>11.0}"
+    );
 }
 
 async fn costs(driftq: &str, database: &Cluster, has: Has, name: &str) -> anyhow::Result<Costs> {
@@ -107,10 +111,12 @@ async fn costs(driftq: &str, database: &Cluster, has: Has, name: &str) -> anyhow
     let memory = memory(pid)?.resident;
     let life = Life::start(&[server.address], WORKERS).await?;
     life.window(Duration::from_secs(2)).await?;
+    let (logged, settled) = (log_bytes(database).await?, life.settled());
     let lives = life.window(BUSY).await?.per_second;
+    let log = (log_bytes(database).await? - logged) / (life.settled() - settled) as f64;
     life.stop().await?;
     drop(consumers);
-    Ok(Costs { memory, idle_cpu, idle_queries, lives })
+    Ok(Costs { memory, idle_cpu, idle_queries, lives, log })
 }
 
 /// Makes what it has. What it returns waits until it is dropped.
@@ -148,4 +154,9 @@ async fn transactions(database: &Cluster, name: &str) -> anyhow::Result<f64> {
         "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = '{name}'"
     );
     Ok(database.sql(&count).await?.trim().parse()?)
+}
+
+async fn log_bytes(database: &Cluster) -> anyhow::Result<f64> {
+    let bytes = "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')";
+    Ok(database.sql(bytes).await?.trim().parse()?)
 }
