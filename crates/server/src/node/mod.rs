@@ -350,9 +350,6 @@ impl Node {
     /// How the shards are that are served here: as the first that does not serve, if there is one.
     pub fn status(&self) -> Status {
         let routes = self.peers.routes().map(|routes| routes.borrow().clone());
-        if routes.as_ref().is_some_and(|routes| !routes.is_known()) {
-            return Status::Starting;
-        }
         if routes.as_ref().is_some_and(Routes::is_beside) {
             return Status::Beside;
         }
@@ -363,7 +360,13 @@ impl Node {
         };
         let all = (0..).zip(&*self.statuses).filter(|(shard, _)| !is_there(*shard));
         let all = all.map(|(_, status)| status.borrow().clone());
-        all.reduce(Status::worse).unwrap_or(Status::Elsewhere)
+        match all.reduce(Status::worse).unwrap_or(Status::Elsewhere) {
+            // It has not seen the others yet.
+            Status::Elsewhere if routes.as_ref().is_some_and(|routes| !routes.is_known()) => {
+                Status::Starting
+            }
+            worst => worst,
+        }
     }
 
     /// What the shards have done that are served here now.

@@ -128,7 +128,7 @@ async fn what_was_begun_on_sqlite_is_finished_on_postgresql() {
     let finish = json!({ "token": alone["token"], "status": "SUCCEEDED" });
     node.post("/v1/idempotency/finish", finish).await.is(200);
     node.ack(token(&acked)).await.is(204);
-    node.nack(token(&dead), json!({})).await.refused(409, "STALE_LEASE");
+    node.ack(token(&dead)).await.refused(409, "STALE_LEASE");
     let repeated = json!({ "topic": "c", "value": "c7", "envelope": { "idempotency_key": "7" } });
     assert_eq!(node.post("/v1/produce", repeated).await.is(200)["deduplicated"], true);
     let next = node.receive("a", "g", "o").await;
