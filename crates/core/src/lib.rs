@@ -12,6 +12,7 @@ pub mod effect;
 mod id;
 mod jitter;
 pub mod limits;
+mod lost;
 mod message;
 mod name;
 pub mod ownership;
@@ -34,6 +35,7 @@ pub use id::{
     BatchNo, ConsumerId, Epoch, Generation, GroupId, Lane, MessageId, NUMBER_MAX, NodeId,
     NotAMessageId, Offset, OwnerId, ShardId, Text, TopicId,
 };
+pub use lost::{HELD_MS, Lost};
 pub use message::{
     DEFAULT_TENANT, Death, DeathReason, Envelope, Message, Receipt, RetryRequest, Routing, Trace,
 };

@@ -6,7 +6,6 @@
 
 mod around;
 mod awaited;
-mod lost;
 mod mailbox;
 mod numbers;
 mod orders;
@@ -30,7 +29,7 @@ use tokio::time::Instant;
 
 use awaited::{Awaited, Waiting};
 
-pub use lost::Lost;
+pub use driftq_core::Lost;
 pub(crate) use mailbox::{Answer, Deliver, Deliveries, Given, Handed};
 pub(crate) use numbers::Counted;
 pub use status::Status;
@@ -47,8 +46,6 @@ pub(crate) use orders::{Commander, Order};
 /// Calls that may wait for the shard; more are refused as overload.
 const CALLS_MAX: usize = 65_536;
 
-/// Calls whose shard moves are held for so long, in the hope that it is served again.
-const HELD: Duration = Duration::from_secs(3);
 /// How long a start waits for all shards to be served somewhere.
 const WHOLE_WITHIN: Duration = Duration::from_secs(15);
 /// How often they look, if nothing is heard.
@@ -179,7 +176,8 @@ impl Node {
         loop {
             routes.mark_unchanged();
             let answered = ask().await;
-            if !matches!(answered, Err(Lost::NotServing)) || began.elapsed() >= HELD {
+            let after_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            if !answered.as_ref().is_err_and(|lost| lost.is_sent_again(after_ms)) {
                 return answered;
             }
             // Either way it looks again; nothing is heard any more where this process stops.

@@ -1,4 +1,7 @@
-//! A call that has no answer.
+//! A call that has no answer, and whether it is sent again.
+
+/// How long a call is held whose shard moves, in the hope that it is served again.
+pub const HELD_MS: u64 = 3_000;
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -12,4 +15,12 @@ pub enum Lost {
     /// More calls wait than there is room for: nothing happened.
     #[error("too many calls wait; nothing happened")]
     Overloaded,
+}
+
+impl Lost {
+    /// Whether the node that took a call sends it again after so long: only what nobody has taken. What may have
+    /// happened is for the caller to repeat, who knows by which key or token.
+    pub fn is_sent_again(self, after_ms: u64) -> bool {
+        self == Lost::NotServing && after_ms < HELD_MS
+    }
 }
