@@ -15,6 +15,8 @@ use crate::{Answer, Engine, EngineError, Ownership};
 struct Rows {
     epoch: Epoch,
     last: BatchNo,
+    /// A commit is between its two halves: claims and other commits wait for its end.
+    is_locked: bool,
     tables: BTreeMap<Table, BTreeMap<Key, Box<Row>>>,
     /// Records are asked for by name and never listed.
     records: HashMap<Key, Box<Row>>,
@@ -60,6 +62,26 @@ impl Memory {
         Memory { shards: Arc::new(Mutex::new(shards)), authority: self.authority.clone() }
     }
 
+    /// The first half of a commit, as a database does it: whose the shard is, and that nobody claims it until
+    /// the end. Where somebody else is between the halves, nothing happens, as after a wait for a lock that was
+    /// too long.
+    pub fn begin(&self, ownership: Ownership) -> Result<(), EngineError> {
+        self.owned(ownership, Rows::begin)?
+    }
+
+    /// The second half, of one that has begun: what was written becomes durable, or, without it, nothing
+    /// happens.
+    pub fn end(
+        &self,
+        ownership: Ownership,
+        written: Option<(BatchNo, Vec<Write>)>,
+    ) -> Result<(), EngineError> {
+        let mut shards = self.lock();
+        let rows = shards.entry(ownership.shard).or_default();
+        rows.is_locked = false;
+        written.map_or(Ok(()), |(batch, writes)| rows.commit(batch, writes))
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ShardId, Rows>> {
         // A poisoned lock holds whole rows: nothing in here panics half way through a commit.
         self.shards.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -83,9 +105,11 @@ impl Engine for Memory {
     fn claim(&self, shard: ShardId) -> Answer<'_, (Ownership, Timestamp)> {
         let mut shards = self.lock();
         let rows = shards.entry(shard).or_default();
-        rows.epoch.0 += 1;
-        let claimed = (Ownership { shard, epoch: rows.epoch }, (self.authority)());
-        Box::pin(std::future::ready(Ok(claimed)))
+        let claimed = rows.unless_locked().map(|()| {
+            rows.epoch.0 += 1;
+            (Ownership { shard, epoch: rows.epoch }, (self.authority)())
+        });
+        Box::pin(std::future::ready(claimed))
     }
 
     fn load<'a>(
@@ -109,7 +133,10 @@ impl Engine for Memory {
         batch: BatchNo,
         writes: Vec<Write>,
     ) -> Answer<'_, Timestamp> {
-        let done = self.owned(ownership, |rows| rows.commit(batch, writes));
+        let done = self.owned(ownership, |rows| {
+            rows.unless_locked()?;
+            rows.commit(batch, writes)
+        });
         let answer = done.and_then(|done| done).map(|()| (self.authority)());
         Box::pin(std::future::ready(answer))
     }
@@ -185,6 +212,19 @@ impl Rows {
                 keys.take(*rows).filter_map(|key| self.row(key).cloned()).collect()
             }
         }
+    }
+
+    fn unless_locked(&self) -> Result<(), EngineError> {
+        match self.is_locked {
+            true => Err(EngineError::Unknown("a commit is under way".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn begin(&mut self) -> Result<(), EngineError> {
+        self.unless_locked()?;
+        self.is_locked = true;
+        Ok(())
     }
 
     fn commit(&mut self, batch: BatchNo, writes: Vec<Write>) -> Result<(), EngineError> {

@@ -1,6 +1,7 @@
 //! Every engine keeps every promise; what only one engine promises is beside it.
 
 mod before;
+mod memory;
 mod postgres;
 mod sqlite;
 
