@@ -53,6 +53,14 @@ pub enum What {
     Delivered(Delivery),
     /// The engine made a batch durable. `now` is the authority clock of the batch.
     Committed { shard: u32, epoch: u64, batch: u64, now: u64, facts: Vec<Fact> },
+    /// A node claimed a shard: `epoch` is the number of the claim.
+    Claimed { node: u64, shard: u32, epoch: u64 },
+    /// The database was told that a node lives. The others may take it for gone `lease_ms` later.
+    Renewed { node: u64, lease_ms: u64 },
+    /// The process of a node is stopped until then, by the harness's clock.
+    Stopped { node: u64, until: u64 },
+    /// A node decided a batch, whatever became of it.
+    Decided { node: u64, shard: u32, epoch: u64, batch: u64 },
     /// A node showed the counters of a group, as of `batch` where the harness knows it.
     Counted { batch: Option<u64>, counters: Counters },
     /// A fault was injected (`fault` such as `crash`, `point` such as `committing`).

@@ -4,8 +4,8 @@ use std::fmt;
 
 /// A promise that a history can be seen to keep or break.
 ///
-/// The numbers are those of the project's list of invariants; the ones left out need more than one
-/// node, a sink of effects, quotas or credentials. I55 is new: the list knew no commits.
+/// The numbers are those of the project's list of invariants; the ones left out need a standby,
+/// a sink of effects, quotas or credentials. I55 is new: the list knew no commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
     /// No loss: what was answered as produced is stored, what is sent to another shard is kept until it has
@@ -74,8 +74,15 @@ pub enum Invariant {
     I29,
     /// Size: nothing too large is stored, and nothing of another size than was sent.
     I31,
+    /// One owner per epoch: claims of a shard have growing numbers, and whoever decides under one has made it.
+    I32,
+    /// Commit fencing: nothing is committed under an epoch after a later one was claimed.
+    I33,
     /// Covered replies: what an answer or a refusal rests on is committed before it is told.
     I34,
+    /// Step-down: a node decides nothing when the others may take it for gone, but for the moment in which a
+    /// stopped one goes on.
+    I35,
     /// One executor: the right to execute an effect is given under growing fences, to one holder at a time,
     /// again only after a failure that allows it or after doubt that its policy allows; and no message is
     /// done while an effect begun under it has no known outcome.
@@ -108,12 +115,12 @@ pub enum Invariant {
 
 impl Invariant {
     /// Every promise this crate knows, in order.
-    pub const ALL: [Invariant; 41] = {
+    pub const ALL: [Invariant; 44] = {
         use Invariant::*;
         [
             I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15, I16, I17, I18, I19,
-            I20, I21, I22, I23, I25, I27, I28, I29, I31, I34, I37, I38, I39, I40, I42, I43, I45,
-            I49, I50, I51, I52, I55,
+            I20, I21, I22, I23, I25, I27, I28, I29, I31, I32, I33, I34, I35, I37, I38, I39, I40,
+            I42, I43, I45, I49, I50, I51, I52, I55,
         ]
     };
 }

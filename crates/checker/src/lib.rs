@@ -23,6 +23,7 @@ mod ledger;
 mod model;
 mod order;
 mod outbox;
+mod owners;
 mod reading;
 mod redrive;
 mod report;
@@ -51,6 +52,7 @@ pub fn check(events: &[Event]) -> Report {
     commits::judge(&story, &mut findings);
     outbox::judge(&story, &mut findings);
     counters::judge(&story, &mut findings);
+    owners::judge(events, &mut findings);
     if story.has_facts() {
         model::judge(&story, &mut findings);
     } else {

@@ -103,6 +103,11 @@ impl<'a> Teller<'a> {
                 self.story.counted.push(Counted { seq, cursor, batch: *batch, counters });
             }
             What::DeadLetter(letter) => self.dead_letter(seq, letter),
+            // The judge of owners reads them as they are.
+            What::Claimed { .. }
+            | What::Renewed { .. }
+            | What::Stopped { .. }
+            | What::Decided { .. } => {}
             What::Fault { .. } => self.story.counts.faults += 1,
             What::Healed => self.story.healed = Some(seq),
             What::Ended => self.story.ended = Some(seq),

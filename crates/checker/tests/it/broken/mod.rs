@@ -4,6 +4,7 @@ mod commits;
 mod dead;
 mod effects;
 mod leased;
+mod owners;
 mod settled;
 mod stored;
 
@@ -108,10 +109,15 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I29], leased::more_leases_than_the_group_allows),
     (&[I31], stored::stored_with_another_size),
     (&[I31], stored::too_large_to_be_stored),
+    (&[I32], owners::an_epoch_is_given_out_twice),
+    (&[I32], owners::decided_under_the_epoch_of_another),
+    (&[I33], owners::committed_after_the_claim_of_another),
     (&[I34], settled::refused_before_it_was_so),
     (&[I34], stored::a_conflict_with_nothing),
     (&[I34], effects::told_before_it_is_committed),
     (&[I34], commits::a_commit_is_answered_before_it_is_one),
+    (&[I35], owners::decided_after_the_lease),
+    (&[I35], owners::decided_long_after_it_goes_on),
     (&[I37], effects::given_out_while_it_is_held),
     (&[I37], effects::given_to_another_nonce),
     (&[I37], effects::executed_again_though_parked),

@@ -1,0 +1,96 @@
+//! Who may write to a shard, and until when: I32, I33, I35.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Event, What};
+use crate::invariant::Invariant::{I32, I33, I35};
+use crate::report::Findings;
+
+/// A process that has just gone on may decide what it had in hand before it looks at the clock.
+const MOMENT_MS: u64 = 5;
+
+/// Judges claims, commits and decisions in the order they were seen.
+pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
+    let mut owners = Owners { findings, claims: BTreeMap::new(), nodes: BTreeMap::new() };
+    for event in events {
+        match &event.what {
+            What::Claimed { node, shard, epoch } => {
+                owners.claimed(event.seq, *node, *shard, *epoch);
+            }
+            What::Renewed { node, lease_ms } => {
+                owners.nodes.entry(*node).or_default().alive_until = event.at + lease_ms;
+            }
+            What::Stopped { node, until } => {
+                owners.nodes.entry(*node).or_default().goes_on_at = *until;
+            }
+            What::Decided { node, shard, epoch, batch } => {
+                owners.decided(event, *node, (*shard, *epoch), *batch);
+            }
+            What::Committed { shard, epoch, batch, .. } => {
+                owners.committed(event.seq, *shard, *epoch, *batch);
+            }
+            What::Invoked { .. }
+            | What::Done { .. }
+            | What::Refused { .. }
+            | What::Unknown { .. }
+            | What::Delivered(_)
+            | What::Counted { .. }
+            | What::Fault { .. }
+            | What::Healed
+            | What::DeadLetter(_)
+            | What::Ended => {}
+        }
+    }
+}
+
+/// What is known of a node.
+#[derive(Default)]
+struct Node {
+    alive_until: u64,
+    goes_on_at: u64,
+}
+
+struct Owners<'f> {
+    findings: &'f mut Findings,
+    /// Claims of each shard: by whom, by epoch.
+    claims: BTreeMap<u32, BTreeMap<u64, u64>>,
+    nodes: BTreeMap<u64, Node>,
+}
+
+impl Owners<'_> {
+    fn claimed(&mut self, seq: u64, node: u64, shard: u32, epoch: u64) {
+        let claims = self.claims.entry(shard).or_default();
+        if let Some((last, _)) = claims.last_key_value().filter(|(last, _)| epoch <= **last) {
+            let says = format_args!("shard {shard} is claimed under {epoch}, after {last}");
+            self.findings.add(I32, seq, says);
+        }
+        claims.insert(epoch, node);
+    }
+
+    fn committed(&mut self, seq: u64, shard: u32, epoch: u64, batch: u64) {
+        let last = self.claims.get(&shard).and_then(|claims| claims.last_key_value());
+        if let Some((last, _)) = last.filter(|(last, _)| epoch < **last) {
+            let says = format_args!(
+                "batch {batch} of shard {shard} is committed under {epoch}, after the claim of {last}"
+            );
+            self.findings.add(I33, seq, says);
+        }
+    }
+
+    fn decided(&mut self, event: &Event, node: u64, (shard, epoch): (u32, u64), batch: u64) {
+        let owner = self.claims.get(&shard).and_then(|claims| claims.get(&epoch));
+        if owner != Some(&node) {
+            let says = format_args!(
+                "batch {batch} of shard {shard} is decided under {epoch} by {node}, which is {owner:?}'s"
+            );
+            self.findings.add(I32, event.seq, says);
+        }
+        let known = self.nodes.entry(node).or_default();
+        let is_waking = (known.goes_on_at..=known.goes_on_at + MOMENT_MS).contains(&event.at);
+        if known.alive_until < event.at && !is_waking {
+            let late = event.at - known.alive_until;
+            let says = format_args!("{node} decides {late} ms after its lease");
+            self.findings.add(I35, event.seq, says);
+        }
+    }
+}
