@@ -2,9 +2,9 @@
 //! reorders them, and the answers too.
 
 use driftq_core::command::{Arrive, Arrived};
-use driftq_core::{Command, ShardId};
+use driftq_core::{Command, NodeId, ShardId};
 
-use crate::world::{Happening, World};
+use crate::world::{Between, Happening, World};
 
 /// The longest something is on its way: longer than a shard waits before it sends again.
 const WAY_MS_MAX: u64 = 9_000;
@@ -32,35 +32,55 @@ impl World {
         }
     }
 
-    /// Messages are sent to another shard.
-    pub(crate) fn carry(&mut self, target: ShardId, arrive: &Arrive) {
+    /// Messages are sent to another shard, to where this node believes it to be.
+    pub(crate) fn carry(&mut self, from: Option<NodeId>, target: ShardId, arrive: &Arrive) {
+        let mut between = None;
+        if let Some(from) = from {
+            let Some((to, epoch)) = self.hosts.route(from, target) else { return };
+            between = Some(Between { from, to, epoch });
+        }
         for way in self.ways() {
             let arrive = Box::new(arrive.clone());
-            self.later(way, Happening::Carried { target, arrive });
+            self.later(way, Happening::Carried { target, arrive, between });
         }
     }
 
     /// They are there. If nobody serves it, they are sent again some time.
-    pub(crate) fn carried(&mut self, target: ShardId, arrive: Box<Arrive>) {
-        let Some(life) = self.node(target).map(|node| node.life) else { return };
+    pub(crate) fn carried(
+        &mut self,
+        target: ShardId,
+        arrive: Box<Arrive>,
+        between: Option<Between>,
+    ) {
+        let life = match between {
+            None => self.node(target).map(|node| node.life),
+            Some(Between { to, epoch, .. }) => {
+                self.life_at(to, target).filter(|_| self.hosts.serves(to, target, epoch))
+            }
+        };
+        let Some(life) = life else { return };
         let source = arrive.source;
         let ticket = self.tell(life, Command::Arrive(arrive));
-        if let (Some(ticket), Some(node)) = (ticket, self.node(target)) {
-            node.carried.insert(ticket, source);
+        if let (Some(ticket), Some(node)) = (ticket, self.alive(life)) {
+            node.carried.insert(ticket, (source, between.map(|between| between.from)));
         }
         self.turn_node(life);
     }
 
     /// What became of them is told.
-    pub(crate) fn tell_source(&mut self, source: ShardId, arrived: Arrived) {
+    pub(crate) fn tell_source(&mut self, source: ShardId, arrived: Arrived, at: Option<NodeId>) {
         for way in self.ways() {
-            self.later(way, Happening::Told { source, arrived: arrived.clone() });
+            self.later(way, Happening::Told { source, arrived: arrived.clone(), at });
         }
     }
 
     /// The shard they came from hears of it.
-    pub(crate) fn told_source(&mut self, source: ShardId, arrived: Arrived) {
-        let Some(life) = self.node(source).map(|node| node.life) else { return };
+    pub(crate) fn told_source(&mut self, source: ShardId, arrived: Arrived, at: Option<NodeId>) {
+        let life = match at {
+            None => self.node(source).map(|node| node.life),
+            Some(host) => self.life_at(host, source),
+        };
+        let Some(life) = life else { return };
         self.tell(life, Command::Arrived(Box::new(arrived)));
         self.turn_node(life);
     }

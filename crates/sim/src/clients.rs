@@ -64,7 +64,9 @@ impl World {
             self.add_client(Client::executor());
         }
         for topic in self.plan.clone() {
-            let producers = if topic.name == "wide" { 3 } else { 1 };
+            // Among several nodes they wait more.
+            let busy = if self.hosts.are_many() { 5 } else { 3 };
+            let producers = if topic.name == "wide" { busy } else { 1 };
             for _ in 0..producers {
                 let producer = Producer::new(topic.name.into());
                 self.add_client(Client::Producer(producer));

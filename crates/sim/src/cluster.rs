@@ -6,8 +6,8 @@
 //! 2. Whenever a node begins to serve a shard or is renewed, no other node that is alive by the database's
 //!    clock may serve the same one. What breaks that is in [`Cluster::broken`].
 
-mod database;
-mod process;
+pub(crate) mod database;
+pub(crate) mod process;
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};

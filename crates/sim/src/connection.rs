@@ -1,6 +1,6 @@
 //! Connections of consumers: what is written to them, when, and how they end.
 
-use driftq_core::{ConsumerId, Line, Session, Timestamp};
+use driftq_core::{ConsumerId, Line, NodeId, Session, Timestamp};
 
 use crate::world::{Happening, World};
 
@@ -8,6 +8,8 @@ use crate::world::{Happening, World};
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) session: Session,
+    /// The node that its client is connected to, where there are many.
+    pub(crate) entry: Option<NodeId>,
     /// Until when its client reads nothing.
     pub(crate) stalled_until: u64,
     /// When the last line arrives: lines do not overtake each other.

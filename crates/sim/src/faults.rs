@@ -10,7 +10,7 @@ use crate::stats::Point;
 use crate::world::{Happening, World};
 
 /// Kinds of faults.
-pub(crate) const KINDS: [&str; 8] = [
+pub(crate) const KINDS: [&str; 11] = [
     "crash",
     "engine error",
     "slow disk",
@@ -19,19 +19,37 @@ pub(crate) const KINDS: [&str; 8] = [
     "connections cut",
     "consumer gone",
     "consumer stalled",
+    "node stopped",
+    "node cut off",
+    "node drained",
 ];
+/// The first of them, which strike where there is one node too.
+const KINDS_ALONE: usize = 8;
 
 /// States that the workload must reach sometimes.
 pub(crate) const SOMETIMES: &[&str] = &[
     "ack refused: effects not finished",
+    "answer lost between nodes",
+    "answered twice between nodes",
     "backlog full: bytes",
     "backlog full: messages",
     "begin repeated by its nonce",
+    "call given up by its caller",
+    "call held while its shard moved",
+    "call lost between nodes",
+    "call passed on to another node",
+    "call refused by a former owner",
+    "claim refused: another was quicker",
+    "claim that happened and was not heard of",
+    "claim waited for a commit",
     "commit done",
     "commit of an old owner refused",
+    "commit refused after another node's claim",
     "commit refused: other content",
     "commit refused: part of it",
     "commit repeated",
+    "commit that happened and was not heard of",
+    "commit that never reached the database",
     "commit with effects",
     "dead letter redriven",
     "dead letter: deadline after delivery",
@@ -79,6 +97,7 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "message sent to another shard",
     "messages of another shard that were here before",
     "messages trimmed",
+    "node stepped down",
     "outcome taken on by another message",
     "pin found again",
     "pinned message stored",
@@ -91,6 +110,9 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "settle refused: generation",
     "settle refused: settled",
     "settle refused: waiting",
+    "shard given up",
+    "shard taken over from another node",
+    "shard taken over with a commit on its way",
     "stale ack refused",
     "topic deleted",
     "unknown commit that had happened",
@@ -143,7 +165,9 @@ impl World {
         }
         if self.faults.armed.is_none() {
             if self.faults.round.is_empty() {
-                let all = KINDS.iter().flat_map(|kind| Point::ALL.map(|point| (*kind, point)));
+                let kinds = if self.hosts.are_many() { KINDS.len() } else { KINDS_ALONE };
+                let all =
+                    KINDS[..kinds].iter().flat_map(|kind| Point::ALL.map(|point| (*kind, point)));
                 self.faults.round = all.collect();
                 self.rng.shuffle(&mut self.faults.round);
             }
@@ -160,6 +184,7 @@ impl World {
         self.faults.is_healed = true;
         self.faults.armed = None;
         self.faults.slow_until = 0;
+        self.hosts.heal();
         self.record(0, What::Healed);
     }
 
@@ -188,8 +213,22 @@ impl World {
             // The process, and everything it serves.
             "crash" => {
                 self.faults.deaths += 1;
-                for shard in 0..self.nodes.len() as u32 {
-                    self.lose(ShardId(shard));
+                match self.node(shard).and_then(|node| node.host) {
+                    Some(host) => self.kill_host(host),
+                    None => {
+                        for shard in 0..self.nodes.len() as u32 {
+                            self.lose(ShardId(shard));
+                        }
+                    }
+                }
+            }
+            "node stopped" | "node cut off" | "node drained" => {
+                let host = self.node(shard).and_then(|node| node.host);
+                let host = host.expect("it strikes one of many");
+                match kind {
+                    "node stopped" => self.stop_host(host),
+                    "node cut off" => self.cut_host(host),
+                    _ => self.drain_host(host),
                 }
             }
             "engine error" => {
@@ -214,6 +253,7 @@ impl World {
                 let nodes = self.nodes.iter_mut().flatten();
                 let pending = nodes.flat_map(|node| std::mem::take(&mut node.pending));
                 for ticket in pending.collect::<Vec<Ticket>>() {
+                    self.hosts.passing.remove(&ticket);
                     self.later(1, Happening::Answer { ticket, heard: Heard::Nothing });
                 }
                 for consumer in self.connected() {
@@ -239,9 +279,21 @@ impl World {
 
     /// A shard loses its node. What had left it takes effect or not: all, up to some batch, or all but one.
     fn lose(&mut self, shard: ShardId) {
-        let Some(node) = self.node(shard) else { return };
+        let Some((life, host)) = self.node(shard).map(|node| (node.life, node.host)) else {
+            return;
+        };
+        self.lose_commits(life);
+        match host {
+            Some(_) => self.later(0, Happening::Unheard { life, fenced: false }),
+            None => self.end_life(life, false),
+        }
+    }
+
+    /// Of what a life had under way, some never takes effect.
+    pub(crate) fn lose_commits(&mut self, life: u64) {
+        let Some(node) = self.alive(life) else { return };
         let undecided = node.under_way.iter().find(|batch| batch.point != Point::Unreleased);
-        if let Some((life, batch)) = undecided.map(|batch| (node.life, batch.batch)) {
+        if let Some(batch) = undecided.map(|batch| batch.batch) {
             match self.rng.u32(0..3) {
                 0 => {}
                 1 => {
@@ -251,7 +303,6 @@ impl World {
                 _ => self.faults.lost.push((life, batch..=batch)),
             }
         }
-        self.kill_node(shard);
     }
 
     pub(crate) fn connected(&self) -> Vec<ConsumerId> {

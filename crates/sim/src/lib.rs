@@ -17,6 +17,8 @@ mod effects;
 mod executor;
 mod facts;
 mod faults;
+mod forward;
+mod hosts;
 mod ledger;
 mod network;
 mod node;
@@ -25,6 +27,7 @@ mod producer;
 mod router;
 mod run;
 mod stats;
+mod transactions;
 mod world;
 
 pub use run::{Outcome, Verdict, judge, run, run_many};

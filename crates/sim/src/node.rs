@@ -1,20 +1,25 @@
-//! A node, which serves one shard: performs what the core's machines say, on a disk that takes its time.
+//! A node, as far as it serves one shard: performs what the core's machines say, on a disk that takes its time.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use driftq_checker::history::{Counters, What};
 use driftq_core::change::Effect;
-use driftq_core::placement::Place;
+use driftq_core::ownership::Event;
+use driftq_core::row::Write;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
-    Answered, Clock, Command, ConsumerId, Input, Output, Pipeline, PipelineConfig, Release, Reply,
-    Session, ShardConfig, ShardId, Ticket, Timestamp,
+    Answered, Batch, Clock, Command, ConsumerId, Input, Lost, NodeId, Output, Pipeline,
+    PipelineConfig, Recovered, Release, Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, recover};
 
+use crate::cluster::process::Monotonic;
 use crate::connection::Connection;
 use crate::facts::Asked;
+use crate::forward::may_come_late;
+use crate::hosts::Request;
 use crate::network::Heard;
 use crate::stats::Point;
 use crate::world::{Commit, Happening, World};
@@ -50,22 +55,29 @@ pub(crate) struct UnderWay {
     pub(crate) point: Point,
 }
 
-/// A node.
+/// A node, as far as it serves one shard.
 pub(crate) struct Node {
     /// No two have the same, whatever they serve.
     pub(crate) life: u64,
     pub(crate) shard: ShardId,
+    /// Which of many it is.
+    pub(crate) host: Option<NodeId>,
     pub(crate) ownership: Ownership,
     pub(crate) pipeline: Pipeline,
     clock: Clock,
+    monotonic: Monotonic,
+    /// It is to end when what was decided is durable, and decides nothing more.
+    pub(crate) is_ending: bool,
     /// Calls to be answered.
     pub(crate) pending: BTreeSet<Ticket>,
     pub(crate) asked: BTreeMap<Ticket, Asked>,
     /// Windows of other shards, to be answered there.
-    pub(crate) carried: BTreeMap<Ticket, ShardId>,
+    pub(crate) carried: BTreeMap<Ticket, (ShardId, Option<NodeId>)>,
     pub(crate) connections: BTreeMap<ConsumerId, Connection>,
     pub(crate) under_way: Vec<UnderWay>,
-    /// When the engine is done with what it was sent.
+    /// When the last commit was sent.
+    sent_until: u64,
+    /// When the engine is done with what it was sent, or, where there are many nodes, when that arrives.
     disk_busy_until: u64,
     answers_busy_until: u64,
     next_nobody: u64,
@@ -73,42 +85,95 @@ pub(crate) struct Node {
     turns: u64,
 }
 
+impl Node {
+    /// A commit of a batch just decided.
+    fn commit(
+        &mut self,
+        batch: Arc<Batch>,
+        writes: Vec<Write>,
+        answer_at: u64,
+        is_counted: bool,
+    ) -> Commit {
+        let replies = batch.replies.iter();
+        let keyed = replies.filter_map(|(ticket, _)| Some((*ticket, self.asked.remove(ticket)?)));
+        let keyed: BTreeMap<Ticket, Asked> = keyed.collect();
+        self.under_way.push(UnderWay { batch: batch.no.0, point: Point::Decided });
+        let counted = if is_counted { counters(&self.pipeline) } else { Vec::new() };
+        let (host, ownership) = (self.host, self.ownership);
+        Commit { host, ownership, batch, writes, answer_at, keyed, counted }
+    }
+
+    fn now(&self, world_now: u64) -> Timestamp {
+        self.clock.now(self.monotonic.at(world_now))
+    }
+
+    /// Answers come in order: when the next one does.
+    pub(crate) fn next_answer_at(&mut self, at: u64) -> u64 {
+        self.answers_busy_until = at.max(self.answers_busy_until);
+        self.answers_busy_until
+    }
+}
+
 impl World {
-    /// Starts a node: claims, recovers, serves.
-    pub(crate) fn start_node(&mut self, shard: ShardId) {
-        self.life += 1;
+    pub(crate) fn shard_config(&self, shard: ShardId) -> ShardConfig {
         let shards = self.nodes.len() as u32;
         // So few that partitions wait for each other.
-        let config = ShardConfig { shard, shards, retry_reads_max: 2, ..ShardConfig::default() };
-        let (ownership, authority, recovered) = match wait(recover(&self.engine, config)) {
-            Ok(recovered) => recovered,
-            Err(RecoverError::Engine(error)) => panic!("memory does not fail: {error}"),
-            Err(RecoverError::Damaged(damaged)) => {
-                // Nothing serves this shard any more; the checker sees that.
-                self.damaged = Some(damaged);
-                self.later(5_000, Happening::Restart { shard });
-                return;
-            }
-        };
-        let clock = Clock::new(recovered.now, authority, self.now);
+        ShardConfig { shard, shards, retry_reads_max: 2, ..ShardConfig::default() }
+    }
+
+    /// Starts a node: claims, recovers, serves.
+    pub(crate) fn start_node(&mut self, shard: ShardId) {
+        let (ownership, authority, recovered) =
+            match wait(recover(&self.engine, self.shard_config(shard))) {
+                Ok(recovered) => recovered,
+                Err(RecoverError::Engine(error)) => panic!("memory does not fail: {error}"),
+                Err(RecoverError::Damaged(damaged)) => {
+                    // Nothing serves this shard any more; the checker sees that.
+                    self.damaged = Some(damaged);
+                    self.later(5_000, Happening::Restart { shard });
+                    return;
+                }
+            };
+        let node = self.life + 1;
+        self.record(0, What::Claimed { node, shard: shard.0, epoch: ownership.epoch.0 });
+        self.serve(None, ownership, authority, recovered);
+    }
+
+    /// Serves a shard that has been claimed and read back.
+    pub(crate) fn serve(
+        &mut self,
+        host: Option<NodeId>,
+        ownership: Ownership,
+        authority: Timestamp,
+        recovered: Recovered,
+    ) {
+        self.life += 1;
+        let shard = ownership.shard;
+        let process = host.and_then(|host| self.hosts.get(host)).map(|host| &host.process);
+        let monotonic = process.map_or(Monotonic::TRUE, |process| process.clock);
+        let clock = Clock::new(recovered.now, authority, monotonic.at(self.now));
         let pipeline_config = PipelineConfig {
             commits_max: self.rng.usize(1..4),
             reads_max: self.rng.usize(1..4),
             commands_max: self.rng.usize(4..64),
         };
-        let pipeline =
-            Pipeline::new(recovered, ownership.epoch, clock.now(self.now), pipeline_config);
-        self.nodes[shard.0 as usize] = Some(Node {
+        let now = clock.now(monotonic.at(self.now));
+        let pipeline = Pipeline::new(recovered, ownership.epoch, now, pipeline_config);
+        self.nodes[shard.0 as usize].push(Node {
             life: self.life,
             shard,
+            host,
             ownership,
             pipeline,
             clock,
+            monotonic,
+            is_ending: false,
             pending: BTreeSet::new(),
             asked: BTreeMap::new(),
             carried: BTreeMap::new(),
             connections: BTreeMap::new(),
             under_way: Vec::new(),
+            sent_until: 0,
             disk_busy_until: 0,
             answers_busy_until: 0,
             next_nobody: NOBODY,
@@ -118,27 +183,43 @@ impl World {
         self.later(0, Happening::Turn { life: self.life });
     }
 
-    /// The node is gone. What it was asked and did not answer is unknown; commits that left it may still
-    /// take effect.
-    pub(crate) fn kill_node(&mut self, shard: ShardId) {
-        let Some(node) = self.nodes[shard.0 as usize].take() else { return };
-        for ticket in node.pending {
+    /// A node does not serve a shard any more. What it was asked and did not answer is unknown; commits that
+    /// left it may still take effect.
+    pub(crate) fn drop_life(&mut self, life: u64) -> Option<Node> {
+        let shard = self.alive(life)?.shard;
+        let lives = &mut self.nodes[shard.0 as usize];
+        let mut node = lives.remove(lives.iter().position(|node| node.life == life)?);
+        for ticket in std::mem::take(&mut node.pending) {
             let delay = self.delay(5);
-            self.later(delay, Happening::Answer { ticket, heard: Heard::Nothing });
+            self.later(
+                delay,
+                match node.host {
+                    Some(_) => Happening::Back { ticket, answered: Err(Lost::Unknown) },
+                    None => Happening::Answer { ticket, heard: Heard::Nothing },
+                },
+            );
         }
-        for consumer in node.connections.into_keys() {
+        for consumer in std::mem::take(&mut node.connections).into_keys() {
             let delay = self.delay(5);
             self.later(delay, Happening::Hangup { consumer });
         }
         self.faults.forget_life(node.life);
-        let delay = self.rng.u64(1..1_500);
-        self.later(delay, Happening::Restart { shard });
+        Some(node)
     }
 
-    /// A node that cannot go on.
-    fn end_life(&mut self, life: u64) {
-        if let Some(shard) = self.alive(life).map(|node| node.shard) {
-            self.kill_node(shard);
+    /// A shard is lost: a commit or a read failed, or nobody knows.
+    pub(crate) fn end_life(&mut self, life: u64, fenced: bool) {
+        let Some(node) = self.drop_life(life) else { return };
+        let (shard, epoch) = (node.shard, node.ownership.epoch);
+        match node.host {
+            Some(host) if node.is_ending => {
+                self.send_to_database(host, Request::GiveUp { shard, epoch });
+            }
+            Some(host) => self.tell_host(host, Event::Lost { shard, epoch, fenced }),
+            None => {
+                let delay = self.rng.u64(1..1_500);
+                self.later(delay, Happening::Restart { shard });
+            }
         }
     }
 
@@ -148,21 +229,21 @@ impl World {
 
     /// Who serves a shard, if anybody does.
     pub(crate) fn node(&mut self, shard: ShardId) -> Option<&mut Node> {
-        self.nodes[shard.0 as usize].as_mut()
+        self.nodes[shard.0 as usize].last_mut()
     }
 
     /// Where the batches of a shard are.
     pub(crate) fn point(&self, shard: ShardId) -> Point {
-        let node = self.nodes[shard.0 as usize].as_ref();
+        let node = self.nodes[shard.0 as usize].last();
         let under_way = node.map_or(&[][..], |node| &node.under_way);
         under_way.last().map_or(Point::Idle, |batch| batch.point)
     }
 
     pub(crate) fn turn_node(&mut self, life: u64) {
         let (now, is_strict) = (self.now, self.is_strict);
-        let Some(node) = self.alive(life) else { return };
+        let Some(node) = self.alive(life).filter(|node| !node.is_ending) else { return };
         let mut outputs = Vec::new();
-        node.pipeline.turn(node.clock.now(now), &mut outputs);
+        node.pipeline.turn(node.now(now), &mut outputs);
         node.turns += 1;
         if is_strict && node.turns % 64 == 0 {
             assert_eq!(node.pipeline.shard().violation(), None, "at {now}");
@@ -176,7 +257,7 @@ impl World {
     fn plan_turn(&mut self, life: u64) {
         let world_now = self.now;
         let Some(node) = self.alive(life) else { return };
-        let now = node.clock.now(world_now);
+        let now = node.now(world_now);
         let pipeline = node.pipeline.next_deadline();
         let sessions = node.connections.values().map(|connection| {
             connection.session.next_deadline().max(Timestamp(connection.stalled_until))
@@ -210,7 +291,7 @@ impl World {
                 Output::Release(release) => self.release(life, release),
                 Output::Die(damaged) => {
                     self.damaged = Some(damaged);
-                    self.end_life(life);
+                    self.end_life(life, false);
                     return;
                 }
             }
@@ -220,96 +301,100 @@ impl World {
         }
     }
 
-    fn start_commit(
-        &mut self,
-        life: u64,
-        batch: std::sync::Arc<driftq_core::Batch>,
-        writes: Vec<driftq_core::row::Write>,
-        is_counted: bool,
-    ) {
+    fn start_commit(&mut self, life: u64, batch: Arc<Batch>, writes: Vec<Write>, is_counted: bool) {
         let slow = self.faults.slow_disk_ms(self.now);
         let (sent, applied, answered) =
             (self.delay(1), self.delay(3) + slow, self.delay(3) + slow / 4);
         let now = self.now;
         let node = self.alive(life).expect("it decided just now");
+        if let Some(host) = node.host {
+            node.sent_until = (now + sent).max(node.sent_until);
+            let (wait_ms, shard) = (node.sent_until - now, node.shard);
+            let epoch = node.ownership.epoch.0;
+            let decided = What::Decided { node: host.0, shard: shard.0, epoch, batch: batch.no.0 };
+            let commit = Some(Box::new(node.commit(batch, writes, 0, is_counted)));
+            self.record(0, decided);
+            self.later(wait_ms, Happening::CommitSent { life, commit });
+            return self.reached(shard, Point::Decided);
+        }
         // A disk does one thing after the other, and answers in order.
         let applied_at = (now + sent + applied).max(node.disk_busy_until);
         let answer_at = (applied_at + answered).max(node.answers_busy_until);
         (node.disk_busy_until, node.answers_busy_until) = (applied_at, answer_at);
-        let keyed: BTreeMap<Ticket, Asked> = batch
-            .replies
-            .iter()
-            .filter_map(|(ticket, _)| Some((*ticket, node.asked.remove(ticket)?)))
-            .collect();
-        node.under_way.push(UnderWay { batch: batch.no.0, point: Point::Decided });
-        let (ownership, shard) = (node.ownership, node.shard);
-        let counted = match is_counted {
-            true => counters(&node.pipeline),
-            false => Vec::new(),
-        };
-        let commit = Box::new(Commit { ownership, batch, writes, answer_at, keyed, counted });
-        self.later(sent, Happening::CommitSent { life });
+        let shard = node.shard;
+        let commit = Box::new(node.commit(batch, writes, answer_at, is_counted));
+        self.later(sent, Happening::CommitSent { life, commit: None });
         self.later(applied_at - now, Happening::CommitApplied { life, commit });
         self.reached(shard, Point::Decided);
     }
 
-    pub(crate) fn commit_sent(&mut self, life: u64) {
-        if let Some(node) = self.alive(life) {
-            let sent = node.under_way.iter_mut().find(|batch| batch.point == Point::Decided);
-            if let Some(batch) = sent {
-                batch.point = Point::Committing;
-            }
-            let shard = node.shard;
-            self.reached(shard, Point::Committing);
+    pub(crate) fn commit_sent(&mut self, life: u64, commit: Option<Box<Commit>>) {
+        let (now, way) = (self.now, commit.as_ref().map(|_| self.delay(2)));
+        let Some(node) = self.alive(life) else { return };
+        let sent = node.under_way.iter_mut().find(|batch| batch.point == Point::Decided);
+        if let Some(batch) = sent {
+            batch.point = Point::Committing;
         }
+        let shard = node.shard;
+        if let (Some(commit), Some(way)) = (commit, way) {
+            node.disk_busy_until = (now + way).max(node.disk_busy_until);
+            let wait_ms = node.disk_busy_until - now;
+            self.later(wait_ms, Happening::CommitReaches { life, commit });
+        }
+        self.reached(shard, Point::Committing);
     }
 
-    pub(crate) fn commit_applied(&mut self, life: u64, commit: Commit) {
-        let Commit { ownership, batch, writes, answer_at, keyed, counted } = commit;
-        let lost = self.faults.takes_commit(life, batch.no.0);
+    pub(crate) fn commit_applied(&mut self, life: u64, mut commit: Commit) {
+        let lost = self.faults.takes_commit(life, commit.batch.no.0);
         if lost {
             self.stats.saw("unknown commit that had not happened");
             return;
         }
-        let is_alive = self.alive(life).is_some();
-        let no = batch.no;
-        match wait(self.engine.commit(ownership, no, writes)) {
-            Ok(_) => {
-                if !is_alive {
-                    self.stats.saw("unknown commit that had happened");
-                }
-                let committed = self.facts.committed(ownership, &batch, &keyed, &mut self.stats);
-                self.record(0, committed);
-                for counters in counted {
-                    self.record(0, What::Counted { batch: Some(no.0), counters });
-                }
-            }
+        let writes = std::mem::take(&mut commit.writes);
+        match wait(self.engine.commit(commit.ownership, commit.batch.no, writes)) {
+            Ok(_) => self.made_durable(life, commit, true),
             Err(_) => {
                 self.stats.saw("commit of an old owner refused");
-                self.end_life(life);
-                return;
+                self.end_life(life, true);
             }
+        }
+    }
+
+    /// A commit has happened.
+    pub(crate) fn made_durable(&mut self, life: u64, commit: Commit, is_answered: bool) {
+        let Commit { ownership, batch, answer_at, keyed, counted, .. } = commit;
+        let no = batch.no;
+        if self.alive(life).is_none() {
+            self.stats.saw("unknown commit that had happened");
+        }
+        let committed = self.facts.committed(ownership, &batch, &keyed, &mut self.stats);
+        self.record(0, committed);
+        for counters in counted {
+            self.record(0, What::Counted { batch: Some(no.0), counters });
         }
         let Some(node) = self.alive(life) else { return };
         if let Some(batch) = node.under_way.iter_mut().find(|batch| batch.batch == no.0) {
             batch.point = Point::Unreleased;
         }
         let shard = node.shard;
-        let wait_ms = answer_at.saturating_sub(self.now);
-        self.later(wait_ms, Happening::CommitAnswered { life, batch: no.0 });
+        if is_answered {
+            let wait_ms = answer_at.saturating_sub(self.now);
+            self.later(wait_ms, Happening::CommitAnswered { life, batch: no.0 });
+        }
         self.reached(shard, Point::Unreleased);
     }
 
     pub(crate) fn commit_answered(&mut self, life: u64, batch: u64) {
         let (authority, now) = (self.authority_now(), self.now);
         let Some(node) = self.alive(life) else { return };
-        node.clock.sample(authority, now);
+        node.clock.sample(authority, node.monotonic.at(now));
         node.under_way.retain(|under_way| under_way.batch != batch);
-        let (node_now, shard) = (node.clock.now(now), node.shard);
+        let (node_now, shard) = (node.now(now), node.shard);
         let mut outputs = Vec::new();
         node.pipeline.on(node_now, Input::CommitDone(driftq_core::BatchNo(batch)), &mut outputs);
         self.perform(life, outputs);
         self.turn_node(life);
+        self.end_if_idle(life);
         if self.point(shard) == Point::Idle {
             self.reached(shard, Point::Idle);
         }
@@ -323,12 +408,18 @@ impl World {
         answer_at: u64,
     ) {
         let Some(node) = self.alive(life) else { return };
-        let ownership = node.ownership;
+        let (ownership, host) = (node.ownership, node.host);
         if node.under_way.iter().any(|batch| batch.point != Point::Unreleased) {
             self.stats.saw("read while a commit was under way");
         }
+        if host.is_some_and(|host| self.hosts.is_cut(host, self.now)) {
+            return self.hear_nothing(life);
+        }
         let Ok(rows) = wait(self.engine.read(ownership, reads)) else {
-            self.end_life(life);
+            match host {
+                Some(_) => self.later(1, Happening::Unheard { life, fenced: true }),
+                None => self.end_life(life, true),
+            }
             return;
         };
         let wait_ms = answer_at.saturating_sub(self.now);
@@ -344,34 +435,54 @@ impl World {
         let now = self.now;
         let Some(node) = self.alive(life) else { return };
         let mut outputs = Vec::new();
-        node.pipeline.on(node.clock.now(now), Input::ReadDone(read, rows), &mut outputs);
+        node.pipeline.on(node.now(now), Input::ReadDone(read, rows), &mut outputs);
         self.perform(life, outputs);
         self.turn_node(life);
     }
 
-    /// A request reaches the node that serves its shard.
+    /// A request reaches the node that serves its shard, or any of many.
     pub(crate) fn request(&mut self, ticket: Ticket, command: Command) {
+        if self.hosts.are_many() {
+            return self.enter(ticket, command);
+        }
+        let shard = self.shard_of(&command);
+        match self.node(shard).map(|node| node.life) {
+            Some(life) => self.take(life, ticket, command, None),
+            None => self.later(1, Happening::Answer { ticket, heard: Heard::NobodyListens }),
+        }
+    }
+
+    /// A node takes a request for a shard that it serves; `entry` is the node its client is connected to.
+    pub(crate) fn take(
+        &mut self,
+        life: u64,
+        ticket: Ticket,
+        command: Command,
+        entry: Option<NodeId>,
+    ) {
         let now = self.now;
-        let Place::Shard(shard) = command.place(self.nodes.len() as u32) else {
-            unreachable!("clients ask of one shard at a time");
-        };
-        let Some(node) = &mut self.nodes[shard.0 as usize] else {
-            self.later(1, Happening::Answer { ticket, heard: Heard::NobodyListens });
+        if !self.clients.calls.contains_key(&ticket) && !may_come_late(&command) {
+            self.hosts.passing.remove(&ticket);
             return;
-        };
+        }
+        let mut polls = None;
+        if let Command::Join(join) = &command {
+            polls = self.clients.polls(join.consumer);
+        }
+        let Some(node) = self.alive(life) else { return };
         node.pending.insert(ticket);
         if let Some(asked) = Asked::of(&command) {
             node.asked.insert(ticket, asked);
         }
         if let Command::Join(join) = &command {
-            let session = match self.clients.polls(join.consumer) {
+            let session = match polls {
                 Some(wait_ms) => Session::poll(join.consumer, Timestamp(now), wait_ms),
                 None => Session::stream(join.consumer, Timestamp(now)),
             };
-            let connection = Connection { session, stalled_until: 0, last_line_at: now };
+            let connection = Connection { session, entry, stalled_until: 0, last_line_at: now };
             node.connections.insert(join.consumer, connection);
         }
-        let (life, node_now) = (node.life, node.clock.now(now));
+        let node_now = node.now(now);
         let mut outputs = Vec::new();
         node.pipeline.on(node_now, Input::Arrived(ticket, command), &mut outputs);
         self.perform(life, outputs);
@@ -385,7 +496,7 @@ impl World {
         node.next_nobody += 1;
         let ticket = Ticket(node.next_nobody);
         let mut outputs = Vec::new();
-        node.pipeline.on(node.clock.now(now), Input::Arrived(ticket, command), &mut outputs);
+        node.pipeline.on(node.now(now), Input::Arrived(ticket, command), &mut outputs);
         Some(ticket)
     }
 
@@ -393,10 +504,14 @@ impl World {
         let replies: Vec<(Ticket, Answered)> = release.batch.replies.clone();
         for (ticket, answered) in replies {
             let node = self.alive(life).expect("it releases just now");
-            if let (Some(source), Ok(Reply::Arrived(arrived))) =
+            if let (Some((source, at)), Ok(Reply::Arrived(arrived))) =
                 (node.carried.remove(&ticket), &answered)
             {
-                self.tell_source(source, arrived.clone());
+                self.tell_source(source, arrived.clone(), at);
+            } else if let Some(host) = node.host {
+                if node.pending.remove(&ticket) {
+                    self.send_back(host, ticket, answered);
+                }
             } else if let (true, Ok(Reply::Elsewhere(ask))) =
                 (node.pending.contains(&ticket), &answered)
             {
@@ -429,7 +544,10 @@ impl World {
                     }
                 }
                 Effect::Dismiss(consumer) => self.hang_up(*consumer),
-                Effect::Send(target, arrive) => self.carry(*target, arrive),
+                Effect::Send(target, arrive) => {
+                    let from = self.alive(life).and_then(|node| node.host);
+                    self.carry(from, *target, arrive);
+                }
             }
         }
         self.write_lines(life);

@@ -12,6 +12,11 @@ pub(crate) fn shards(rng: &mut fastrand::Rng) -> u32 {
     if rng.bool() { 1 } else { rng.u32(2..5) }
 }
 
+/// How many nodes there are: several in half of the runs.
+pub(crate) fn nodes(seed: u64) -> u32 {
+    if seed.is_multiple_of(2) { 2 + (seed / 2 % 3) as u32 } else { 1 }
+}
+
 /// A topic of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct TopicPlan {

@@ -42,8 +42,12 @@ pub struct Verdict {
 /// Runs a seed.
 pub fn run(seed: u64, is_strict: bool) -> Outcome {
     let mut world = World::new(seed, is_strict);
-    for shard in 0..world.nodes.len() as u32 {
-        world.start_node(ShardId(shard));
+    if world.hosts.are_many() {
+        world.start_hosts();
+    } else {
+        for shard in 0..world.nodes.len() as u32 {
+            world.start_node(ShardId(shard));
+        }
     }
     world.add_clients();
     world.plan_fault();
@@ -66,7 +70,11 @@ impl World {
                 self.write_lines(life);
                 self.turn_node(life);
             }
-            Happening::CommitSent { life } => self.commit_sent(life),
+            Happening::CommitSent { life, commit } => self.commit_sent(life, commit),
+            Happening::CommitReaches { life, commit } => self.commit_reaches(life, commit),
+            Happening::CommitBegins { life } => self.commit_begins(life),
+            Happening::CommitEnds { life } => self.commit_ends(life),
+            Happening::Unheard { life, fenced } => self.end_life(life, fenced),
             Happening::CommitApplied { life, commit } => self.commit_applied(life, *commit),
             Happening::CommitAnswered { life, batch } => self.commit_answered(life, batch),
             Happening::ReadTaken { life, read, reads, answer_at } => {
@@ -82,8 +90,17 @@ impl World {
             Happening::Worked { client, work } => self.worked(client, work),
             Happening::Act { client, act } => self.act(client, act),
             Happening::Fault => self.arm_fault(),
-            Happening::Carried { target, arrive } => self.carried(target, arrive),
-            Happening::Told { source, arrived } => self.told_source(source, arrived),
+            Happening::Carried { target, arrive, between } => {
+                self.carried(target, arrive, between);
+            }
+            Happening::Told { source, arrived, at } => self.told_source(source, arrived, at),
+            Happening::HostStarts => self.start_host(),
+            Happening::Host(host, event) => self.host_event(host, event),
+            Happening::Pass { ticket } => self.pass(ticket),
+            Happening::Forwarded { ticket, to, epoch, command } => {
+                self.forwarded(ticket, to, epoch, *command);
+            }
+            Happening::Back { ticket, answered } => self.back(ticket, answered),
             Happening::Restart { shard } => {
                 if self.node(shard).is_none() {
                     self.start_node(shard);

@@ -9,12 +9,16 @@ use driftq_checker::history::{Event, What};
 use driftq_core::change::Delivery;
 use driftq_core::command::{Arrive, Arrived};
 use driftq_core::row::{Row, Write};
-use driftq_core::{Batch, Command, ConsumerId, Damaged, ReadId, ShardId, Ticket, Timestamp};
+use driftq_core::{
+    Answered, Batch, Command, ConsumerId, Damaged, Epoch, Lost, NodeId, ReadId, ShardId, Ticket,
+    Timestamp,
+};
 use driftq_storage::Memory;
 
 use crate::clients::Clients;
 use crate::facts::Facts;
 use crate::faults::Faults;
+use crate::hosts::{HostEvent, Hosts};
 use crate::node::Node;
 use crate::plan::TopicPlan;
 use crate::stats::Stats;
@@ -28,9 +32,17 @@ pub(crate) enum Happening {
     /// A node looks at what is due.
     Turn { life: u64 },
     /// A commit reaches the engine.
-    CommitSent { life: u64 },
+    CommitSent { life: u64, commit: Option<Box<Commit>> },
     /// A commit takes effect, or not.
     CommitApplied { life: u64, commit: Box<Commit> },
+    /// A commit of one of many nodes reaches the database.
+    CommitReaches { life: u64, commit: Box<Commit> },
+    /// The database begins the next commit of a life, as soon as it is let.
+    CommitBegins { life: u64 },
+    /// The database is done with it.
+    CommitEnds { life: u64 },
+    /// The node learns that its ownership is over, or that it will hear nothing.
+    Unheard { life: u64, fenced: bool },
     /// The node hears of it.
     CommitAnswered { life: u64, batch: u64 },
     /// The engine looks at rows for a read.
@@ -55,19 +67,39 @@ pub(crate) enum Happening {
     Act { client: usize, act: u64 },
     /// A fault is due.
     Fault,
-    /// Messages reach another shard.
-    Carried { target: ShardId, arrive: Box<Arrive> },
-    /// What became of them reaches the shard they came from.
-    Told { source: ShardId, arrived: Arrived },
+    /// Messages reach another shard: at a node that is said to serve it, sent by another, where there are many.
+    Carried { target: ShardId, arrive: Box<Arrive>, between: Option<Between> },
+    /// What became of them reaches the shard they came from, at the node that sent them.
+    Told { source: ShardId, arrived: Arrived, at: Option<NodeId> },
+    /// A node begins.
+    HostStarts,
+    /// Something happens to a node.
+    Host(NodeId, HostEvent),
+    /// The node that took a call does something about it.
+    Pass { ticket: Ticket },
+    /// A call reaches the node that is said to serve its shard.
+    Forwarded { ticket: Ticket, to: NodeId, epoch: Epoch, command: Box<Command> },
+    /// The node that took a call hears of it.
+    Back { ticket: Ticket, answered: Result<Answered, Lost> },
     /// A shard is served again.
     Restart { shard: ShardId },
     /// Faults end.
     Heal,
 }
 
+/// From one node to another, of which it is expected that it serves under this epoch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Between {
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) epoch: Epoch,
+}
+
 /// A commit on its way.
 #[derive(Debug)]
 pub(crate) struct Commit {
+    /// The node that sent it, if there are many.
+    pub(crate) host: Option<NodeId>,
     pub(crate) ownership: driftq_storage::Ownership,
     pub(crate) batch: Arc<Batch>,
     pub(crate) writes: Vec<Write>,
@@ -114,8 +146,9 @@ pub(crate) struct World {
     pub(crate) engine: Memory,
     authority: Arc<AtomicU64>,
     authority_ahead: i64,
-    /// Who serves each shard.
-    pub(crate) nodes: Vec<Option<Node>>,
+    /// Who serves each shard, or believes to: the last is the one that may.
+    pub(crate) nodes: Vec<Vec<Node>>,
+    pub(crate) hosts: Hosts,
     pub(crate) life: u64,
     pub(crate) facts: Facts,
     pub(crate) faults: Faults,
@@ -135,7 +168,9 @@ impl World {
         let read_authority = authority.clone();
         let engine = Memory::new(move || Timestamp(read_authority.load(Ordering::Relaxed)));
         let plan = crate::plan::topics(&mut rng);
-        let nodes = (0..crate::plan::shards(&mut rng)).map(|_| None).collect();
+        let nodes: Vec<Vec<Node>> =
+            (0..crate::plan::shards(&mut rng)).map(|_| Vec::new()).collect();
+        let hosts = Hosts::new(crate::plan::nodes(seed), nodes.len() as u32, &mut rng);
         let mut stats = Stats::default();
         stats.expect(crate::faults::SOMETIMES);
         World {
@@ -149,6 +184,7 @@ impl World {
             authority,
             authority_ahead: 0,
             nodes,
+            hosts,
             life: 0,
             facts: Facts::default(),
             faults: Faults::default(),
@@ -168,13 +204,62 @@ impl World {
 
     /// The next thing to happen, if it happens before `end`.
     pub(crate) fn next(&mut self, end: u64) -> Option<Happening> {
-        if self.queue.peek().is_none_or(|Reverse(next)| next.at >= end) {
-            return None;
-        }
-        let Reverse(next) = self.queue.pop().expect("just seen");
-        self.now = next.at;
+        let next = loop {
+            if self.queue.peek().is_none_or(|Reverse(next)| next.at >= end) {
+                return None;
+            }
+            let Reverse(next) = self.queue.pop().expect("just seen");
+            self.now = next.at;
+            match self.held_until(&next.happening) {
+                Some(at) => self.queue.push(Reverse(Queued { at, ..next })),
+                None => break next,
+            }
+        };
         self.authority.store(self.authority_now().0, Ordering::Relaxed);
         Some(next.happening)
+    }
+
+    /// What happens in a stopped process happens when it goes on, in the same order.
+    fn held_until(&self, happening: &Happening) -> Option<u64> {
+        if !self.hosts.are_many() {
+            return None;
+        }
+        let of_life = |life: &u64| {
+            let mut nodes = self.nodes.iter().flatten();
+            nodes.find(|node| node.life == *life).and_then(|node| node.host)
+        };
+        let entry = |ticket| self.hosts.passing.get(ticket).map(|passing| passing.entry);
+        let host = match happening {
+            Happening::Turn { life }
+            | Happening::CommitSent { life, .. }
+            | Happening::CommitAnswered { life, .. }
+            | Happening::Unheard { life, .. }
+            | Happening::ReadAnswered { life, .. } => of_life(life),
+            Happening::Host(_, HostEvent::Ask(_)) => None,
+            Happening::Host(host, _) => return self.hosts.deaf_until(*host, self.now),
+            Happening::Pass { ticket } | Happening::Back { ticket, .. } => entry(ticket),
+            Happening::Forwarded { to, .. } => Some(*to),
+            Happening::Carried { between, .. } => between.map(|between| between.to),
+            Happening::Told { at, .. } => *at,
+            Happening::CommitApplied { .. }
+            | Happening::CommitReaches { .. }
+            | Happening::CommitBegins { .. }
+            | Happening::CommitEnds { .. }
+            | Happening::ReadTaken { .. }
+            | Happening::Request { .. }
+            | Happening::Answer { .. }
+            | Happening::Line { .. }
+            | Happening::Hangup { .. }
+            | Happening::Wake { .. }
+            | Happening::Planned { .. }
+            | Happening::Worked { .. }
+            | Happening::Act { .. }
+            | Happening::Fault
+            | Happening::HostStarts
+            | Happening::Restart { .. }
+            | Happening::Heal => None,
+        };
+        self.hosts.stopped_until(host?, self.now)
     }
 
     /// What the authority's clock shows.

@@ -9,19 +9,19 @@ use super::Terms;
 
 /// The rows of nodes and shards.
 #[derive(Debug)]
-pub(super) struct Database {
+pub(crate) struct Database {
     nodes: BTreeMap<NodeId, NodeRow>,
     shards: Vec<Held>,
     lease_ms: u64,
     /// How much its clock is ahead of the true one.
-    pub(super) ahead_ms: u64,
+    pub(crate) ahead_ms: u64,
     claim_ms: u64,
     /// When each core has done what it has to do.
     cores: Vec<u64>,
 }
 
 impl Database {
-    pub(super) fn new(terms: &Terms) -> Database {
+    pub(crate) fn new(terms: &Terms) -> Database {
         Database {
             nodes: BTreeMap::new(),
             shards: vec![Held::default(); terms.shards as usize],
@@ -33,7 +33,7 @@ impl Database {
     }
 
     /// Every node has an address of its own.
-    pub(super) fn renew(&mut self, now: u64, node: NodeId, draining: bool) -> Shown {
+    pub(crate) fn renew(&mut self, now: u64, node: NodeId, draining: bool) -> Shown {
         let at = Timestamp(now + self.ahead_ms);
         let new = || NodeRow {
             address: node.to_string().into(),
@@ -51,19 +51,19 @@ impl Database {
     }
 
     /// A person says whether a node should take shards.
-    pub(super) fn drain(&mut self, node: NodeId, drained: bool) {
+    pub(crate) fn drain(&mut self, node: NodeId, drained: bool) {
         if let Some(row) = self.nodes.get_mut(&node) {
             row.drained = drained;
         }
     }
 
     /// A person puts a shard on a node.
-    pub(super) fn put(&mut self, shard: ShardId, node: Option<NodeId>) {
+    pub(crate) fn put(&mut self, shard: ShardId, node: Option<NodeId>) {
         self.shards[shard.0 as usize].put = node;
     }
 
     /// The new epoch; none if the shard is not at the old one any more.
-    pub(super) fn claim(&mut self, node: NodeId, shard: ShardId, epoch: Epoch) -> Option<Epoch> {
+    pub(crate) fn claim(&mut self, node: NodeId, shard: ShardId, epoch: Epoch) -> Option<Epoch> {
         let held = &mut self.shards[shard.0 as usize];
         if held.epoch != epoch {
             return None;
@@ -72,31 +72,36 @@ impl Database {
         Some(held.epoch)
     }
 
+    /// A claim was done elsewhere.
+    pub(crate) fn hold(&mut self, node: NodeId, shard: ShardId, epoch: Epoch) {
+        self.shards[shard.0 as usize] = Held { epoch, node: Some(node) };
+    }
+
     /// When a claim and the recovery after it will be done.
-    pub(super) fn work(&mut self, now: u64) -> u64 {
+    pub(crate) fn work(&mut self, now: u64) -> u64 {
         let core = self.cores.iter_mut().min().expect("it has a core");
         *core = now.max(*core) + self.claim_ms;
         *core
     }
 
-    pub(super) fn give_up(&mut self, shard: ShardId, epoch: Epoch) {
+    pub(crate) fn give_up(&mut self, shard: ShardId, epoch: Epoch) {
         let held = &mut self.shards[shard.0 as usize];
         if held.epoch == epoch {
             held.node = None;
         }
     }
 
-    pub(super) fn leave(&mut self, node: NodeId) {
+    pub(crate) fn leave(&mut self, node: NodeId) {
         self.nodes.remove(&node);
     }
 
-    pub(super) fn held(&self, shard: ShardId) -> Held {
+    pub(crate) fn held(&self, shard: ShardId) -> Held {
         self.shards[shard.0 as usize]
     }
 
     /// A row that is good for longer than a lease was written before the clock was put back: whoever
     /// wrote it may be long gone.
-    pub(super) fn is_alive(&self, now: u64, node: NodeId) -> bool {
+    pub(crate) fn is_alive(&self, now: u64, node: NodeId) -> bool {
         let now = now + self.ahead_ms;
         let good = now + 1..=now + self.lease_ms;
         self.nodes.get(&node).is_some_and(|row| good.contains(&row.until.0))

@@ -16,7 +16,7 @@ fn history(seed: u64) -> String {
 
 #[test]
 fn the_same_seed_twice_gives_the_same_bytes() {
-    for seed in [1, 77] {
+    for seed in [1, 78] {
         let (first, second) = (history(seed), history(seed));
         assert!(first.len() > 1_000_000, "seed {seed} does something");
         assert!(first == second, "seed {seed} gives two histories");

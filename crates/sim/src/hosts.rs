@@ -1,0 +1,432 @@
+//! Several nodes on one database, in some runs. Each performs what the core's machine of ownerships says; its
+//! process is stopped and killed, its clock runs apart, and the database is out of its reach at times.
+//!
+//! What a node does for one shard is in `node`, what the database does with its commits in `transactions`.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use driftq_checker::history::What;
+use driftq_core::ownership::{Action, ClusterView, Event, RENEW_WAIT_MS};
+use driftq_core::{ConsumerId, Epoch, NodeId, ShardId, Ticket, Timestamp};
+use driftq_storage::conformance::wait;
+use driftq_storage::{Engine, Ownership, RecoverError, read_back};
+
+use crate::cluster::Terms;
+use crate::cluster::database::Database;
+use crate::cluster::process::Process;
+use crate::forward::Passing;
+use crate::network::Heard;
+use crate::plan::HEAL_AT_MS;
+use crate::world::{Commit, Happening, World};
+
+/// How long a claim that finds a commit under way waits before it looks again.
+pub(crate) const LOCK_LOOK_MS: u64 = 3;
+
+/// A process among others.
+pub(crate) struct Host {
+    pub(crate) process: Process,
+    /// When the machine hears again after the process was stopped: its shards may be quicker.
+    hears_at: u64,
+    /// Until then the database is out of its reach …
+    cut_until: u64,
+    /// … or only for renewals.
+    is_cut_in_part: bool,
+}
+
+/// All of them, and the database they see each other in.
+#[derive(Default)]
+pub(crate) struct Hosts {
+    /// None: one node serves everything.
+    database: Option<Database>,
+    lease_ms: u64,
+    wanted: u32,
+    list: BTreeMap<NodeId, Host>,
+    next_number: u64,
+    /// What the connection of each life has sent and the database has not done.
+    pub(crate) sessions: BTreeMap<u64, VecDeque<Box<Commit>>>,
+    /// Calls on their way through the node that took them.
+    pub(crate) passing: BTreeMap<Ticket, Passing>,
+}
+
+/// What a node asks of the database.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Request {
+    Renew { draining: bool, number: u64 },
+    Claim { shard: ShardId, epoch: Epoch },
+    GiveUp { shard: ShardId, epoch: Epoch },
+    Leave,
+}
+
+/// What happens to a node.
+#[derive(Debug)]
+pub(crate) enum HostEvent {
+    /// It looks at its clock.
+    Wake,
+    /// What it asked reaches the database.
+    Ask(Request),
+    /// A renewal was done, or not.
+    Renewed(u64, Option<Box<ClusterView>>),
+    /// A claim was done, or not.
+    ClaimOver { shard: ShardId, claimed: Option<(Ownership, Timestamp)> },
+    /// A shard was given up, or it was tried.
+    GivenUp(ShardId),
+}
+
+impl Hosts {
+    /// `wanted` nodes that share `shards`. One needs no others.
+    pub(crate) fn new(wanted: u32, shards: u32, rng: &mut fastrand::Rng) -> Hosts {
+        if wanted < 2 {
+            return Hosts::default();
+        }
+        let lease_ms = rng.u64(2_500..4_000);
+        let terms = Terms { shards, lease_ms, claim_ms: 0, cores: 1, connections: 1 };
+        Hosts { database: Some(Database::new(&terms)), lease_ms, wanted, ..Hosts::default() }
+    }
+
+    pub(crate) fn are_many(&self) -> bool {
+        self.database.is_some()
+    }
+
+    pub(crate) fn get(&self, id: NodeId) -> Option<&Host> {
+        self.list.get(&id)
+    }
+
+    fn database(&mut self) -> &mut Database {
+        self.database.as_mut().expect("only one of many asks it")
+    }
+
+    /// Who holds a shard, as the database has it.
+    pub(crate) fn holder(&mut self, shard: ShardId) -> Option<NodeId> {
+        self.database().held(shard).node
+    }
+
+    /// Until when a process is stopped, if it is.
+    pub(crate) fn stopped_until(&self, id: NodeId, now: u64) -> Option<u64> {
+        let until = self.list.get(&id)?.process.stopped_until;
+        (until > now).then_some(until)
+    }
+
+    /// The same for its machine.
+    pub(crate) fn deaf_until(&self, id: NodeId, now: u64) -> Option<u64> {
+        let until = self.list.get(&id)?.hears_at;
+        (until > now).then_some(until)
+    }
+
+    /// Where a node sends what is for a shard. None: nobody serves it, as far as it knows.
+    pub(crate) fn route(&self, from: NodeId, shard: ShardId) -> Option<(NodeId, Epoch)> {
+        let machine = &self.list.get(&from)?.process.machine;
+        let (node, epoch) = machine.holder(shard)?;
+        if node == from {
+            return Some((from, machine.serves(shard)?));
+        }
+        machine.address(node).map(|_| (node, epoch))
+    }
+
+    /// Whether a node serves a shard under this epoch.
+    pub(crate) fn serves(&self, at: NodeId, shard: ShardId, epoch: Epoch) -> bool {
+        self.list.get(&at).is_some_and(|host| host.process.machine.serves(shard) == Some(epoch))
+    }
+
+    /// Whether the database is out of a node's reach.
+    pub(crate) fn is_cut(&self, id: NodeId, now: u64) -> bool {
+        self.list.get(&id).is_some_and(|host| host.cut_until > now && !host.is_cut_in_part)
+    }
+
+    pub(crate) fn heal(&mut self) {
+        for host in self.list.values_mut() {
+            host.cut_until = 0;
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn start_hosts(&mut self) {
+        for _ in 0..self.hosts.wanted {
+            self.start_host();
+        }
+    }
+
+    pub(crate) fn start_host(&mut self) {
+        let id = NodeId(self.rng.u64(..) >> 1);
+        let process = Process::new(id, self.hosts.lease_ms, &mut self.rng);
+        self.hosts
+            .list
+            .insert(id, Host { process, hears_at: 0, cut_until: 0, is_cut_in_part: false });
+        self.tell_host(id, Event::Time);
+    }
+
+    /// Any node that is there.
+    pub(crate) fn some_host(&mut self) -> Option<NodeId> {
+        let ids: Vec<NodeId> = self.hosts.list.keys().copied().collect();
+        (!ids.is_empty()).then(|| ids[self.rng.usize(0..ids.len())])
+    }
+
+    /// The life of a shard at a node.
+    pub(crate) fn life_at(&self, host: NodeId, shard: ShardId) -> Option<u64> {
+        let lives = self.nodes[shard.0 as usize].iter();
+        lives.rev().find(|node| node.host == Some(host)).map(|node| node.life)
+    }
+
+    pub(crate) fn host_event(&mut self, id: NodeId, event: HostEvent) {
+        match event {
+            HostEvent::Ask(request) => self.ask_database(id, request),
+            HostEvent::Wake => {
+                let wakes_at = self.hosts.get(id).and_then(|host| host.process.wakes_at);
+                if wakes_at.is_some_and(|at| at <= self.now) {
+                    self.tell_host(id, Event::Time);
+                }
+            }
+            HostEvent::Renewed(number, view) => {
+                let Some(host) = self.hosts.list.get_mut(&id) else { return };
+                if host.process.renewal == Some(number) {
+                    host.process.renewal = None;
+                    let failed = Event::RenewFailed;
+                    self.tell_host(id, view.map_or(failed, |view| Event::Renewed(*view)));
+                }
+            }
+            HostEvent::ClaimOver { shard, claimed } => self.claim_over(id, shard, claimed),
+            HostEvent::GivenUp(shard) => self.tell_host(id, Event::GivenUp(shard)),
+        }
+    }
+
+    /// Tells a node's machine something and performs what it says.
+    pub(crate) fn tell_host(&mut self, id: NodeId, event: Event) {
+        let now = self.now;
+        let Some(host) = self.hosts.list.get_mut(&id) else { return };
+        for action in host.process.hear(now, event) {
+            self.perform_for(id, action);
+        }
+        let Some(host) = self.hosts.list.get_mut(&id) else { return };
+        let wakes_at = host.process.next_deadline();
+        if host.process.wakes_at != wakes_at {
+            host.process.wakes_at = wakes_at;
+            if let Some(at) = wakes_at {
+                self.later(at.saturating_sub(now), Happening::Host(id, HostEvent::Wake));
+            }
+        }
+    }
+
+    fn perform_for(&mut self, id: NodeId, action: Action) {
+        let Some(host) = self.hosts.list.get_mut(&id) else { return };
+        match action {
+            Action::Renew { draining } => {
+                self.hosts.next_number += 1;
+                let number = self.hosts.next_number;
+                host.process.renewal = Some(number);
+                self.send_to_database(id, Request::Renew { draining, number });
+                let failed = Happening::Host(id, HostEvent::Renewed(number, None));
+                self.later(RENEW_WAIT_MS, failed);
+            }
+            Action::Claim { shard, epoch } => {
+                self.send_to_database(id, Request::Claim { shard, epoch });
+            }
+            Action::GiveUp { shard, epoch } => {
+                let life = self.life_at(id, shard);
+                match life.and_then(|life| self.alive(life)) {
+                    Some(node) => {
+                        node.is_ending = true;
+                        self.end_if_idle(life.expect("found by it"));
+                    }
+                    None => self.send_to_database(id, Request::GiveUp { shard, epoch }),
+                }
+            }
+            Action::Abandon(shard) => {
+                let Some(life) = self.life_at(id, shard) else { return };
+                self.stats.saw("node stepped down");
+                if let Some(node) = self.drop_life(life).filter(|node| node.is_ending) {
+                    let epoch = node.ownership.epoch;
+                    self.send_to_database(id, Request::GiveUp { shard, epoch });
+                }
+            }
+            Action::Leave => {
+                self.send_to_database(id, Request::Leave);
+                self.end_host(id);
+            }
+        }
+    }
+
+    /// A shard that is given up ends when what was decided is durable.
+    pub(crate) fn end_if_idle(&mut self, life: u64) {
+        let Some(node) = self.alive(life).filter(|node| node.is_ending) else { return };
+        if node.pipeline.commits_under_way() > 0 {
+            return;
+        }
+        let (host, shard, epoch) = (node.host, node.shard, node.ownership.epoch);
+        self.stats.saw("shard given up");
+        self.drop_life(life);
+        if let Some(id) = host {
+            self.send_to_database(id, Request::GiveUp { shard, epoch });
+        }
+    }
+
+    pub(crate) fn send_to_database(&mut self, id: NodeId, request: Request) {
+        let delay = self.delay(2);
+        self.later(delay, Happening::Host(id, HostEvent::Ask(request)));
+    }
+
+    /// What a node asked reaches the database, or not.
+    fn ask_database(&mut self, id: NodeId, request: Request) {
+        let now = self.now;
+        let host = self.hosts.list.get(&id);
+        let is_cut = host.is_some_and(|host| host.cut_until > now);
+        match request {
+            Request::Renew { draining, number } => {
+                // Of those that get through at all the answer is late.
+                if is_cut && self.rng.u32(0..4) != 0 {
+                    return;
+                }
+                let back = if is_cut { self.rng.u64(500..RENEW_WAIT_MS) } else { self.delay(2) };
+                let authority = self.authority_now().0;
+                let view = self.hosts.database().renew(authority, id, draining);
+                let lease_ms = self.hosts.lease_ms;
+                self.record(0, What::Renewed { node: id.0, lease_ms });
+                let renewed = HostEvent::Renewed(number, Some(Box::new(view)));
+                self.later(back, Happening::Host(id, renewed));
+            }
+            Request::Claim { shard, epoch } => {
+                let claimed = match self.hosts.is_cut(id, now) {
+                    true => None,
+                    false => match self.claim(id, shard, epoch) {
+                        Ok(claimed) => claimed,
+                        Err(Locked) => {
+                            self.stats.saw("claim waited for a commit");
+                            let again = Happening::Host(id, HostEvent::Ask(request));
+                            return self.later(LOCK_LOOK_MS, again);
+                        }
+                    },
+                };
+                let is_unheard = claimed.is_some() && self.rng.u32(0..30) == 0;
+                if is_unheard {
+                    self.stats.saw("claim that happened and was not heard of");
+                }
+                // Then it is read back.
+                let took = self.rng.u64(5..300);
+                let claimed = claimed.filter(|_| !is_unheard);
+                self.later(took, Happening::Host(id, HostEvent::ClaimOver { shard, claimed }));
+            }
+            Request::GiveUp { shard, epoch } => {
+                if !self.hosts.is_cut(id, now) {
+                    self.hosts.database().give_up(shard, epoch);
+                }
+                let delay = self.delay(2);
+                self.later(delay, Happening::Host(id, HostEvent::GivenUp(shard)));
+            }
+            Request::Leave => self.hosts.database().leave(id),
+        }
+    }
+
+    /// The database lets a node have a shard whose epoch is still the one it names.
+    fn claim(
+        &mut self,
+        id: NodeId,
+        shard: ShardId,
+        epoch: Epoch,
+    ) -> Result<Option<(Ownership, Timestamp)>, Locked> {
+        let held = self.hosts.database().held(shard);
+        if held.epoch != epoch {
+            self.stats.saw("claim refused: another was quicker");
+            return Ok(None);
+        }
+        let (ownership, authority) = wait(self.engine.claim(shard)).map_err(|_| Locked)?;
+        self.hosts.database().hold(id, shard, ownership.epoch);
+        self.record(0, What::Claimed { node: id.0, shard: shard.0, epoch: ownership.epoch.0 });
+        if held.node.is_some_and(|node| node != id) {
+            self.stats.saw("shard taken over from another node");
+            let mut former = self.nodes[shard.0 as usize].iter();
+            if former.any(|node| !node.under_way.is_empty()) {
+                self.stats.saw("shard taken over with a commit on its way");
+            }
+        }
+        Ok(Some((ownership, authority)))
+    }
+
+    fn claim_over(&mut self, id: NodeId, shard: ShardId, claimed: Option<(Ownership, Timestamp)>) {
+        if self.hosts.get(id).is_none() {
+            return;
+        }
+        let recovered = claimed.map(|(ownership, authority)| {
+            let read = wait(read_back(&self.engine, ownership, self.shard_config(shard)));
+            (ownership, authority, read)
+        });
+        let (ownership, authority, recovered) = match recovered {
+            Some((ownership, authority, Ok(recovered))) => (ownership, authority, recovered),
+            Some((_, _, Err(RecoverError::Damaged(damaged)))) => {
+                self.damaged = Some(damaged);
+                return self.tell_host(id, Event::ClaimFailed(shard));
+            }
+            Some((_, _, Err(RecoverError::Engine(_)))) | None => {
+                return self.tell_host(id, Event::ClaimFailed(shard));
+            }
+        };
+        let epoch = ownership.epoch;
+        self.tell_host(id, Event::Claimed { shard, epoch });
+        if self.hosts.serves(id, shard, epoch) {
+            self.serve(Some(id), ownership, authority, recovered);
+        }
+    }
+
+    /// A process is gone, without a word. What had left it takes effect or not.
+    pub(crate) fn kill_host(&mut self, id: NodeId) {
+        let nodes = self.nodes.iter().flatten().filter(|node| node.host == Some(id));
+        for life in nodes.map(|node| node.life).collect::<Vec<u64>>() {
+            self.lose_commits(life);
+            self.drop_life(life);
+        }
+        self.end_host(id);
+    }
+
+    /// Who had a connection to it has none any more. Another process takes its place.
+    fn end_host(&mut self, id: NodeId) {
+        self.hosts.list.remove(&id);
+        let passing = self.hosts.passing.iter().filter(|(_, passing)| passing.entry == id);
+        for ticket in passing.map(|(ticket, _)| *ticket).collect::<Vec<Ticket>>() {
+            self.hosts.passing.remove(&ticket);
+            self.answer(ticket, Heard::Nothing);
+        }
+        let connections = self.nodes.iter().flatten().flat_map(|node| &node.connections);
+        let cut = connections.filter(|(_, connection)| connection.entry == Some(id));
+        for consumer in cut.map(|(consumer, _)| *consumer).collect::<Vec<ConsumerId>>() {
+            self.hang_up(consumer);
+        }
+        let delay = self.rng.u64(200..3_000);
+        self.later(delay, Happening::HostStarts);
+    }
+
+    /// Stops a process by a signal. It goes on with whatever it had in hand.
+    pub(crate) fn stop_host(&mut self, id: NodeId) {
+        let now = self.now;
+        if self.hosts.stopped_until(id, now).is_some() {
+            return;
+        }
+        // Every other one for so long that others take its shards over.
+        let for_ms = if self.rng.bool() { 300..3_000 } else { 5_000..9_000 };
+        let for_ms = self.rng.u64(for_ms).min(HEAL_AT_MS - now);
+        // Which of its tasks runs first is nobody's choice.
+        let lag_ms = self.rng.u64(0..5);
+        let Some(host) = self.hosts.list.get_mut(&id) else { return };
+        host.process.stopped_until = now + for_ms;
+        host.hears_at = now + for_ms + lag_ms;
+        self.record(0, What::Stopped { node: id.0, until: now + for_ms });
+        self.later(for_ms + lag_ms, Happening::Host(id, HostEvent::Wake));
+        self.leave_in_doubt(id);
+    }
+
+    /// Takes the database out of a node's reach, for everything or for renewals alone.
+    pub(crate) fn cut_host(&mut self, id: NodeId) {
+        let until = self.now + self.rng.u64(1_000..7_000);
+        let is_cut_in_part = self.rng.bool();
+        if let Some(host) = self.hosts.list.get_mut(&id) {
+            (host.cut_until, host.is_cut_in_part) = (until, is_cut_in_part);
+        }
+    }
+
+    /// Asks a process to stop.
+    pub(crate) fn drain_host(&mut self, id: NodeId) {
+        if self.hosts.stopped_until(id, self.now).is_none() {
+            self.tell_host(id, Event::Drain);
+        }
+    }
+}
+
+/// A commit is under way.
+struct Locked;
