@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use driftq_checker::history::What;
-use driftq_core::ownership::{Action, ClusterView, Event, RENEW_WAIT_MS};
+use driftq_core::ownership::{Action, Event, RENEW_WAIT_MS, Shown};
 use driftq_core::{ConsumerId, Epoch, NodeId, ShardId, Ticket, Timestamp};
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, read_back};
@@ -65,7 +65,7 @@ pub(crate) enum HostEvent {
     /// What it asked reaches the database.
     Ask(Request),
     /// A renewal was done, or not.
-    Renewed(u64, Option<Box<ClusterView>>),
+    Renewed(u64, Option<Box<Shown>>),
     /// A claim was done, or not.
     ClaimOver { shard: ShardId, claimed: Option<(Ownership, Timestamp)> },
     /// A shard was given up, or it was tried.
@@ -176,12 +176,12 @@ impl World {
                     self.tell_host(id, Event::Time);
                 }
             }
-            HostEvent::Renewed(number, view) => {
+            HostEvent::Renewed(number, shown) => {
                 let Some(host) = self.hosts.list.get_mut(&id) else { return };
                 if host.process.renewal == Some(number) {
                     host.process.renewal = None;
                     let failed = Event::RenewFailed;
-                    self.tell_host(id, view.map_or(failed, |view| Event::Renewed(*view)));
+                    self.tell_host(id, shown.map_or(failed, |shown| Event::Renewed(*shown)));
                 }
             }
             HostEvent::ClaimOver { shard, claimed } => self.claim_over(id, shard, claimed),
@@ -277,10 +277,10 @@ impl World {
                 }
                 let back = if is_cut { self.rng.u64(500..RENEW_WAIT_MS) } else { self.delay(2) };
                 let authority = self.authority_now().0;
-                let view = self.hosts.database().renew(authority, id, draining);
+                let shown = self.hosts.database().renew(authority, id, draining);
                 let lease_ms = self.hosts.lease_ms;
                 self.record(0, What::Renewed { node: id.0, lease_ms });
-                let renewed = HostEvent::Renewed(number, Some(Box::new(view)));
+                let renewed = HostEvent::Renewed(number, Some(Box::new(shown)));
                 self.later(back, Happening::Host(id, renewed));
             }
             Request::Claim { shard, epoch } => {

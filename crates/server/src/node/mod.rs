@@ -358,12 +358,11 @@ impl Node {
         };
         let all = (0..).zip(&*self.statuses).filter(|(shard, _)| !is_there(*shard));
         let all = all.map(|(_, status)| status.borrow().clone());
-        match all.reduce(Status::worse).unwrap_or(Status::Elsewhere) {
-            // It has not seen the others yet.
-            Status::Elsewhere if routes.as_ref().is_some_and(|routes| !routes.is_known()) => {
-                Status::Starting
-            }
-            worst => worst,
+        let worst = all.reduce(Status::worse).unwrap_or(Status::Elsewhere);
+        let has_not_seen_them = routes.as_ref().is_some_and(|routes| !routes.is_known());
+        match worst == Status::Elsewhere && has_not_seen_them {
+            true => Status::Starting,
+            false => worst,
         }
     }
 

@@ -74,7 +74,8 @@ impl Database {
 
     /// A claim was done elsewhere.
     pub(crate) fn hold(&mut self, node: NodeId, shard: ShardId, epoch: Epoch) {
-        self.shards[shard.0 as usize] = Held { epoch, node: Some(node) };
+        let held = &mut self.shards[shard.0 as usize];
+        *held = Held { epoch, node: Some(node), ..*held };
     }
 
     /// When a claim and the recovery after it will be done.

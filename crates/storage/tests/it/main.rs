@@ -5,6 +5,9 @@ mod memory;
 mod postgres;
 mod sqlite;
 
-driftq_storage::conformance!(memory, driftq_storage::Memory::new(|| driftq_core::Timestamp(0)));
+driftq_storage::conformance!(
+    memory_engine,
+    driftq_storage::Memory::new(|| driftq_core::Timestamp(0))
+);
 driftq_storage::conformance!(sqlite_engine, crate::sqlite::Fresh::new());
 driftq_storage::conformance!(postgres_engine, crate::postgres::fresh());
