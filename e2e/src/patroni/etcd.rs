@@ -21,7 +21,7 @@ impl Etcd {
         let log = File::create(directory.join("etcd.log"))?;
         let (clients, peers) = (format!("http://{clients}"), format!("http://{peers}"));
         let mut etcd = account::command("etcd".as_ref(), |program| Command::new(program));
-        etcd.args(["--name", "etcd", "--data-dir"]).arg(directory.join("etcd"));
+        etcd.args(["--name", "etcd", "--enable-v2", "--data-dir"]).arg(directory.join("etcd"));
         etcd.args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients]);
         etcd.args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers]);
         etcd.args(["--initial-cluster", &format!("etcd={peers}")]);

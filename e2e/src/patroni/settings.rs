@@ -37,7 +37,9 @@ impl Settings<'_> {
             "scope": "driftq",
             "name": self.name,
             "restapi": { "listen": api, "connect_address": api },
-            "etcd3": { "host": self.etcd.to_string() },
+            // Not `etcd3`: there Patroni 3.0.2 writes the leader's key without a look at whose it is by now. A primary
+            // that was paused takes the lead back, and what was acknowledged meanwhile is lost (patroni#2689).
+            "etcd": { "host": self.etcd.to_string() },
             "watchdog": { "mode": "off" },
             "bootstrap": {
                 "dcs": {
