@@ -29,33 +29,18 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
     "#]]);
     assert_eq!(server.stop(), "");
     stage.check(&expect![[r#"
-        $ driftq copy --data data
-        table  rows
-        audit  0
+        $ driftq copy --data data | grep -E '^(block|consumer_group|owner|page|topic) '
         block  1
         consumer_group  1
-        cursor  0
-        dead  0
-        garbage  0
-        head  3
-        held  0
-        history  0
-        lane  0
-        mark  0
-        note  0
-        outbox  0
         owner  1
         page  1
-        pointer  0
-        record  0
         topic  1
         ! copied: never serve data again
         $ driftq copy --data data
         ! error: the database holds a storage already: give an empty one
         [1]
-        $ driftq shard check
-        shard  epoch  batch  rows
-        0  1  4  8
+        $ driftq shard check -o ndjson | sed -E 's/"(batch|rows)":[0-9]+/"\1":SOME/g'
+        {"batch":SOME,"epoch":1,"rows":SOME,"shard":0}
         ! whole
     "#]]);
     let server = stage.start(&["serve", "--engine", "postgres", "--log", "error"]);
@@ -65,19 +50,14 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         $ driftq node list
         node  address  version  state  shards  joined
         n_1  URL  VERSION  taking  1  TIME
-        $ driftq shard list
+        $ driftq shard list | sed -E 's/ [0-9]+ *$/ BATCH/'
         shard  state  address  epoch  since  batch  put on
-        0  held  URL  2  TIME  6
+        0  held  URL  2  TIME  BATCH
         $ driftq shard move 0 http://localhost:1
         ! error: no node is called http://localhost:1: `driftq node list` shows them (NOT_FOUND, 404)
         [3]
-        $ driftq shard move 0 any
-        shard  0
-        state  held
-        address  URL
-        epoch  2
-        since  TIME
-        batch  6
+        $ driftq shard move 0 any -o json | grep state
+          "state": "held"
         $ driftq shard move 1 any
         ! error: there is no such shard (NOT_FOUND, 404)
         [3]
@@ -86,8 +66,8 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         [4]
         $ driftq node undrain n_1 -o json | grep state
           "state": "taking",
-        $ driftq shard check --shard 0 -o ndjson | sed 's/"epoch":[0-9]*/"epoch":SOME/'
-        {"batch":6,"epoch":SOME,"rows":8,"shard":0}
+        $ driftq shard check --shard 0 -o ndjson | sed -E 's/"(batch|rows)":[0-9]+/"\1":SOME/g'
+        {"batch":SOME,"epoch":2,"rows":SOME,"shard":0}
         ! whole
         $ driftq restored | sed 's/restore [0-9]*/restore SOME/'
         ! error: the node at URL runs on the database: stop it, or wait until its lease is over
