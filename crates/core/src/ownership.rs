@@ -63,7 +63,7 @@ pub const GIVE_UPS_MAX: usize = 16;
 /// Longest wait after the first failed claim of a shard; doubles with each.
 pub const CLAIM_BACKOFF_MS: u64 = 100;
 /// Longest wait after any. If nothing fails for so long, it begins anew.
-pub const CLAIM_BACKOFF_MS_MAX: u64 = 2_000;
+pub const CLAIM_BACKOFF_MS_MAX: u64 = 10_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
