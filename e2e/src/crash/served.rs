@@ -1,4 +1,4 @@
-//! Whether every shard is served: a message on each of them that is delivered again and again.
+//! Whether every shard is served: some messages on each of them that are delivered again and again.
 //!
 //! A delivery is a commit of its shard, so nobody can give one who does not own it.
 
@@ -16,14 +16,17 @@ pub(crate) const ONE_OF_EACH_SHARD: &str = "SELECT DISTINCT ON (shard) name FROM
     WHERE name LIKE 'probe-%' ORDER BY shard, name";
 /// How long all that may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// One for each who asks, and for those who have asked and are gone: what was given to them comes back late.
+const MESSAGES: usize = 12;
 /// How long an answer may take, and how soon another is asked for.
-const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+const ANSWER_WITHIN: Duration = Duration::from_millis(1_500);
 const AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// How long a delivery is waited for, and how long it is held: the shortest there is.
-const WAIT_MS: u64 = 300;
+/// How long a delivery is waited for, which takes a while where much else is done, and how long it is held: the shortest
+/// there is.
+const WAIT_MS: u64 = 1_000;
 const HELD_MS: u64 = 250;
 
-/// A topic on every shard, and the servers that can be asked for its message.
+/// A topic on every shard, and the servers that can be asked for its messages.
 pub(crate) struct Probes {
     http: reqwest::Client,
     urls: Vec<String>,
@@ -56,7 +59,8 @@ impl Probes {
         }
         anyhow::ensure!(!probes.topics.is_empty(), "a shard gets no topic");
         let message = |topic: &String| json!({ "topic": topic, "value": "served" });
-        let filled = probes.topics.iter().map(|topic| probes.insist("produce", message(topic)));
+        let all = probes.topics.iter().flat_map(|topic| std::iter::repeat_n(topic, MESSAGES));
+        let filled = all.map(|topic| probes.insist("produce", message(topic)));
         join_all(filled).await.into_iter().collect::<anyhow::Result<()>>()?;
         Ok(probes)
     }
