@@ -29,6 +29,12 @@ impl Times {
         Summary::of(self.0.values().flatten()).p99
     }
 
+    /// Whether 99 of 100 are within `bar`; of fewer, all but one: what happens once in a hundred happens in any ten.
+    pub(crate) fn are_within(&self, bar: Duration) -> bool {
+        let late = self.0.values().flatten().filter(|took| **took >= bar).count() as u64;
+        late <= (self.count() / 100).max(1)
+    }
+
     /// One line for each kind.
     pub(crate) fn lines(&self) -> impl Iterator<Item = String> {
         self.0.iter().map(|(kind, times)| format!("{kind} {}: {}", times.len(), Summary::of(times)))
@@ -84,6 +90,8 @@ mod tests {
         assert_eq!(times.to_string(), "p50 50 ms, p99 99 ms, max 100 ms");
         times.add("pause", Duration::from_millis(500));
         assert_eq!(times.to_string(), "p50 51 ms, p99 100 ms, max 500 ms");
+        assert!(times.are_within(Duration::from_millis(101)));
+        assert!(!times.are_within(Duration::from_millis(100)));
         let lines: Vec<_> = times.lines().collect();
         assert_eq!(lines[1], "\"pause\" 1: p50 500 ms, p99 500 ms, max 500 ms");
     }
