@@ -257,10 +257,11 @@ impl Stage {
 
     fn fill(&self, text: Vec<u8>) -> Vec<u8> {
         match String::from_utf8(text) {
+            // Tokens last: one may hold the letters of another's place.
             Ok(text) => text
-                .replace("TOKEN", &self.token)
-                .replace("GRANT", &self.grant)
                 .replace("ID", &self.dead)
+                .replace("GRANT", &self.grant)
+                .replace("TOKEN", &self.token)
                 .into_bytes(),
             Err(bytes) => bytes.into_bytes(),
         }
