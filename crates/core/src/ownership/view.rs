@@ -92,10 +92,11 @@ impl NodeView {
 }
 
 impl NodeRow {
-    /// One that is good for longer than any lease was written before the clock was set back: whoever wrote it
-    /// may be long gone.
+    /// One that was renewed later than now was written before the clock was set back: whoever wrote it may be long
+    /// gone. Older releases do not say when they renewed; of them it is one that is good for longer than any lease.
     fn is_alive(&self, at: Timestamp) -> bool {
-        at < self.until && self.until.since(at) <= NODE_LEASE_MS_MAX
+        let is_of_now = self.rules < RULES || self.renewed_at <= at;
+        is_of_now && at < self.until && self.until.since(at) <= NODE_LEASE_MS_MAX
     }
 }
 

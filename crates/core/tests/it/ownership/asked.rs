@@ -1,7 +1,7 @@
 //! What a person asks of nodes and shards.
 
-use driftq_core::ownership::Unfit;
-use driftq_core::{NodeId, ShardId};
+use driftq_core::ownership::{NodeRow, RULES, Shown, Unfit};
+use driftq_core::{NodeId, ShardId, Timestamp};
 use expect_test::expect;
 
 use super::script::{check, view};
@@ -289,4 +289,22 @@ fn what_cannot_be_done_is_refused() {
     assert_eq!(view.may_put(ShardId(0), Some(two)), Err(Unfit::TakesNone));
     assert_eq!(view.may_put(ShardId(0), Some(three)), Err(Unfit::TakesNone));
     assert_eq!(view.may_put(ShardId(0), Some(four)), Err(Unfit::NoNode));
+}
+
+/// The clock of the database was set back: who died before that looks as if it had just been renewed.
+#[test]
+fn a_row_from_before_the_clock_was_set_back_is_nobody() {
+    let row = |renewed_at: u64| NodeRow {
+        address: format!("{renewed_at}").into(),
+        version: "1".into(),
+        rules: RULES,
+        joined_at: Timestamp(1),
+        renewed_at: Timestamp(renewed_at),
+        until: Timestamp(renewed_at + 3_000),
+        draining: false,
+        drained: false,
+    };
+    let nodes = [(NodeId(1), row(10_000)), (NodeId(2), row(12_000))].into();
+    let shown = Shown { at: Timestamp(10_000), nodes, shards: Vec::new() };
+    assert_eq!(shown.view().nodes.into_keys().collect::<Vec<_>>(), [NodeId(1)]);
 }
