@@ -34,19 +34,19 @@ impl Identity {
     }
 
     /// Begins again from a backup: all that is given out from now on is above what was given out before.
-    pub(crate) fn begin_again(&mut self, at: Timestamp) {
+    pub fn begin_again(&mut self, at: Timestamp) {
         let seconds = u32::try_from(at.0 / 1_000).unwrap_or(u32::MAX);
         self.restore = seconds.max(self.restore.saturating_add(1));
     }
 
     /// Epochs of a storage that was restored are above all that were given out before: whoever still has one
     /// of those has none of now.
-    pub(crate) fn least_epoch(&self) -> u64 {
+    pub fn least_epoch(&self) -> u64 {
         u64::from(self.restore) << EPOCH_BITS
     }
 
     /// Whether it is the same storage in the same life of it.
-    pub(crate) fn is_still(&self, other: &Identity) -> bool {
+    pub fn is_still(&self, other: &Identity) -> bool {
         (&self.storage, self.restore) == (&other.storage, other.restore)
     }
 
