@@ -14,7 +14,7 @@ use crate::member::{Member, Shape};
 use crate::served::Probes;
 use crate::times::Times;
 
-pub(crate) const NODES: usize = 3;
+const NODES: usize = 3;
 /// With the shortest lease there is.
 const SHARING: Sharing = Sharing { shards: 16, lease_ms: 3_000 };
 const LEASE: Duration = Duration::from_millis(SHARING.lease_ms);

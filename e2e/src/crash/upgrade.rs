@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 
-use crate::cluster::{NODES, PATIENCE, Storm, Stormed};
+use crate::cluster::{PATIENCE, Storm, Stormed};
 use crate::times::Times;
 
 /// What must be committed between two exchanges, by servers of both releases.
@@ -35,7 +35,6 @@ pub(crate) async fn run(old: &str, new: &str, rounds: u64) -> anyhow::Result<Sto
     let judged = crossing.finish().await?;
     drop(database);
     let total = judged.tell()?;
-    anyhow::ensure!(exchanges == rounds * 2 * NODES as u64, "too few were exchanged");
     anyhow::ensure!(judged.committed >= exchanges * COMMITTED_PER_EXCHANGE, "too little happened");
     Ok(Stormed { total, served })
 }

@@ -56,7 +56,7 @@ async fn passing(database: &Cluster, life: &Life, verdict: &mut Verdict) -> anyh
         let before = life.settled();
         let began = std::time::Instant::now();
         while life.settled() < wanted {
-            life.window(Duration::from_secs(1)).await?;
+            life.go_on(Duration::from_secs(1)).await?;
         }
         let per_second = (life.settled() - before) as f64 / began.elapsed().as_secs_f64();
         let now = sizes(database).await?;

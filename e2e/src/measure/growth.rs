@@ -110,7 +110,7 @@ async fn costs(driftq: &str, database: &Cluster, has: Has, name: &str) -> anyhow
     let idle_queries = (transactions(database, name).await? - queries) / idle;
     let memory = memory(pid)?.resident;
     let life = Life::start(&[server.address], WORKERS).await?;
-    life.window(Duration::from_secs(2)).await?;
+    life.go_on(Duration::from_secs(2)).await?;
     let (logged, settled) = (log_bytes(database).await?, life.settled());
     let lives = life.window(BUSY).await?.per_second;
     let log = (log_bytes(database).await? - logged) / (life.settled() - settled) as f64;

@@ -72,13 +72,19 @@ impl Life {
         let taken = || std::mem::take(&mut *self.tally.took.lock().expect("nobody panics with it"));
         drop(taken());
         let (settled, began) = (self.settled(), Instant::now());
-        tokio::time::sleep(length).await;
-        anyhow::ensure!(!self.workers.iter().any(JoinHandle::is_finished), "a worker has ended");
+        self.go_on(length).await?;
         let per_second = (self.settled() - settled) as f64 / began.elapsed().as_secs_f64();
         let mut took = taken();
         took.sort_unstable();
         let p99 = took.get(took.len() * 99 / 100).copied().context("nothing was produced")?;
         Ok(Window { per_second, p99 })
+    }
+
+    /// Lets them work for so long; fails if one has ended.
+    pub(crate) async fn go_on(&self, length: Duration) -> anyhow::Result<()> {
+        tokio::time::sleep(length).await;
+        anyhow::ensure!(!self.workers.iter().any(JoinHandle::is_finished), "a worker has ended");
+        Ok(())
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {

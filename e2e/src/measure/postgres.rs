@@ -174,7 +174,7 @@ async fn lives(servers: &[Server]) -> anyhow::Result<f64> {
     let addresses: Vec<_> = servers.iter().map(|server| server.address).collect();
     let life = Life::start(&addresses, WORKERS).await?;
     // It drives itself in.
-    life.window(Duration::from_secs(2)).await?;
+    life.go_on(Duration::from_secs(2)).await?;
     let window = life.window(WINDOW).await?;
     life.stop().await?;
     Ok(window.per_second)
