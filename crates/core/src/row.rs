@@ -8,6 +8,7 @@
 //!    an engine may delete them late and in any order.
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::id::{
     BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, OwnerId, ShardId, Text, TopicId,
@@ -120,8 +121,44 @@ impl MarkKind {
     }
 }
 
-/// The bucket of records that have no end yet. It is never dropped.
-pub const NEVER: u64 = NUMBER_MAX;
+/// Buckets from this one on are of records that have no end yet, and say since when they are there, in
+/// milliseconds. They are never dropped.
+pub const UNENDING: u64 = 1 << 62;
+
+/// Where a record without an end stands among the others: the older first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Its bucket.
+    pub bucket: u64,
+    /// Tells those of one bucket apart.
+    pub hash: Hash16,
+}
+
+impl Place {
+    /// The least there is.
+    pub const FIRST: Place = Place { bucket: UNENDING, hash: [0; 16] };
+
+    /// The place of a row, if it is a record without an end.
+    pub fn of(row: &Row) -> Option<Place> {
+        match (&row.key, &row.columns) {
+            (Key::Record { hash, .. }, Columns::Record { bucket, .. }) if *bucket >= UNENDING => {
+                Some(Place { bucket: *bucket, hash: *hash })
+            }
+            _ => None,
+        }
+    }
+
+    /// The next one.
+    pub(crate) fn following(self) -> Option<Place> {
+        let hash = following(self.hash)?;
+        Some(Place { hash, ..self })
+    }
+}
+
+/// The hash that follows.
+pub(crate) fn following(hash: Hash16) -> Option<Hash16> {
+    u128::from_be_bytes(hash).checked_add(1).map(u128::to_be_bytes)
+}
 
 /// First 16 bytes of the hash of a record's identity.
 pub type Hash16 = [u8; 16];
@@ -323,9 +360,8 @@ pub enum Read {
     /// Rows of one table with `from <= key < to`, in order or in reverse, until `rows` or `bytes` are
     /// reached (at least one, if there is one). Without `bodies` their bodies are empty.
     Range { from: Key, to: Key, reverse: bool, rows: usize, bytes: usize, bodies: bool },
-    /// Records of a kind that are in the bucket [`NEVER`], by their hashes from `from` on, until `rows`
-    /// are reached.
-    Unending { kind: RecordKind, from: Hash16, rows: usize },
+    /// Records of a kind that have no end, by their places from `from` on, until `rows` are reached.
+    Unending { kind: RecordKind, from: Place, rows: usize },
 }
 
 impl Read {

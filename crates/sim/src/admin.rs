@@ -10,6 +10,7 @@ use driftq_core::command::{
     Resolve, Seek, SeekTo, TopicName,
 };
 use driftq_core::effect::{EffectState, ResolvedAs, Scope};
+use driftq_core::row::{Place, UNENDING};
 use driftq_core::{Command, Reply, Ticket};
 
 use crate::clients::Client;
@@ -154,8 +155,8 @@ impl World {
 
     fn look_for_doubt(&mut self, client: usize) {
         let state = if self.rng.bool() { EffectState::Parked } else { EffectState::InDoubt };
-        let mut from = [0; 16];
-        self.rng.fill(&mut from);
+        let since = self.authority_now().0.saturating_sub(self.rng.u64(0..=self.now));
+        let from = Place { bucket: UNENDING + since, ..Place::FIRST };
         let namespace = "default".into();
         let list = ListEffects {
             shard: self.some_shard(),

@@ -387,6 +387,10 @@ impl World {
     pub(crate) fn commit_answered(&mut self, life: u64, batch: u64) {
         let (authority, now) = (self.authority_now(), self.now);
         let Some(node) = self.alive(life) else { return };
+        // Answers are taken in order: behind one that was lost, others wait until its life is over.
+        if node.under_way.first().is_some_and(|first| first.batch != batch) {
+            return;
+        }
         node.clock.sample(authority, node.monotonic.at(now));
         node.under_way.retain(|under_way| under_way.batch != batch);
         let (node_now, shard) = (node.now(now), node.shard);

@@ -4,7 +4,7 @@
 //! fresh engine from `make()`.
 
 use bytes::Bytes;
-use driftq_core::row::{Columns, Key, MarkKind, NEVER, Read, RecordKind, Row, Write};
+use driftq_core::row::{Columns, Key, MarkKind, Place, Read, RecordKind, Row, UNENDING, Write};
 use driftq_core::{
     BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, OwnerId, ShardId, Timestamp, TopicId,
 };
@@ -343,27 +343,32 @@ pub fn records_without_an_end_are_listed(engine: &dyn Engine) {
             body: Bytes::from_static(b"{}"),
         }
     };
-    let listed = |from: u8, rows: usize| {
-        let read = Read::Unending { kind: RecordKind::Effect, from: [from; 16], rows };
+    let listed = |since: u64, from: u8, rows: usize| {
+        let from = Place { bucket: UNENDING + since, hash: [from; 16] };
+        let read = Read::Unending { kind: RecordKind::Effect, from, rows };
         self::read(engine, owner, read)
     };
     let put = |row: Row| Write::Put(row);
-    let some =
-        [effect(7, NEVER), effect(3, NEVER), effect(5, 77), effect(9, NEVER), record(1, NEVER)];
+    let since = |hash, since| effect(hash, UNENDING + since);
+    let some = [
+        since(7, 20),
+        since(3, 30),
+        effect(5, 77),
+        since(9, 20),
+        record(1, UNENDING),
+        since(8, 10),
+    ];
     commit(engine, owner, 1, &some.map(put));
-    assert_eq!(listed(0, 9), [effect(3, NEVER), effect(7, NEVER), effect(9, NEVER)]);
-    assert_eq!(listed(4, 1), [effect(7, NEVER)]);
-    assert_eq!(listed(7, 9), [effect(7, NEVER), effect(9, NEVER)]);
-    commit(
-        engine,
-        owner,
-        2,
-        &[put(effect(7, 77)), put(effect(5, NEVER)), Write::Expire { bucket: 77 }],
-    );
-    assert_eq!(listed(0, 9), [effect(3, NEVER), effect(5, NEVER), effect(9, NEVER)]);
+    assert_eq!(listed(0, 0, 9), [since(8, 10), since(7, 20), since(9, 20), since(3, 30)]);
+    assert_eq!(listed(20, 8, 1), [since(9, 20)]);
+    assert_eq!(listed(10, 9, 9), [since(7, 20), since(9, 20), since(3, 30)]);
+    let changes =
+        [put(effect(7, 77)), put(since(5, 15)), put(since(8, 40)), Write::Expire { bucket: 77 }];
+    commit(engine, owner, 2, &changes);
+    assert_eq!(listed(0, 0, 9), [since(5, 15), since(9, 20), since(3, 30), since(8, 40)]);
     assert_eq!(read(engine, owner, Read::Key(effect(7, 77).key)), []);
-    commit(engine, owner, 3, &[Write::Delete(effect(3, NEVER).key)]);
-    assert_eq!(listed(0, 9), [effect(5, NEVER), effect(9, NEVER)]);
+    commit(engine, owner, 3, &[Write::Delete(since(3, 30).key)]);
+    assert_eq!(listed(15, 6, 9), [since(9, 20), since(8, 40)]);
 }
 
 /// Within a commit a delete of a range comes after the puts, and the last word on a row counts.

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use driftq_core::row::{Columns, Key, NEVER, Read, Row, Table, Write};
+use driftq_core::row::{Columns, Key, Place, Read, RecordKind, Row, Table, Write};
 use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
 
 use crate::{Answer, Engine, EngineError, Ownership};
@@ -23,7 +23,7 @@ struct Rows {
     /// Names put into each bucket, also of records that were given another since.
     buckets: BTreeMap<u64, Vec<Key>>,
     /// Records without an end.
-    unending: BTreeSet<Key>,
+    unending: BTreeSet<(RecordKind, Place)>,
 }
 
 /// The memory engine.
@@ -205,11 +205,11 @@ impl Rows {
                 found
             }
             Read::Unending { kind, from, rows } => {
-                let from = Key::Record { kind: *kind, hash: *from };
-                let keys = self.unending.range(from..);
-                let keys = keys
-                    .take_while(|key| matches!(key, Key::Record { kind: of, .. } if of == kind));
-                keys.take(*rows).filter_map(|key| self.row(key).cloned()).collect()
+                let places = self.unending.range((*kind, *from)..);
+                let places = places.take_while(|(of, _)| of == kind);
+                let keys =
+                    places.map(|(_, Place { hash, .. })| Key::Record { kind: *kind, hash: *hash });
+                keys.take(*rows).filter_map(|key| self.row(&key).cloned()).collect()
             }
         }
     }
@@ -243,11 +243,12 @@ impl Rows {
             Write::Put(row) => {
                 let key = row.key.clone();
                 if let Columns::Record { bucket, .. } = row.columns {
-                    if bucket == NEVER {
-                        self.unending.insert(key.clone());
-                    } else {
-                        self.unending.remove(&key);
-                        self.buckets.entry(bucket).or_default().push(key.clone());
+                    self.remove(&key);
+                    match unending(&row) {
+                        Some(place) => {
+                            self.unending.insert(place);
+                        }
+                        None => self.buckets.entry(bucket).or_default().push(key.clone()),
                     }
                     self.records.insert(key, Box::new(row));
                 } else {
@@ -290,10 +291,17 @@ impl Rows {
 
     fn remove(&mut self, key: &Key) {
         if key.table() == Table::Record {
-            self.records.remove(key);
-            self.unending.remove(key);
+            if let Some(place) = self.records.remove(key).as_deref().and_then(unending) {
+                self.unending.remove(&place);
+            }
         } else if let Some(rows) = self.tables.get_mut(&key.table()) {
             rows.remove(key);
         }
     }
+}
+
+/// Where a record without an end is listed.
+fn unending(row: &Row) -> Option<(RecordKind, Place)> {
+    let Key::Record { kind, .. } = row.key else { return None };
+    Place::of(row).map(|place| (kind, place))
 }

@@ -167,7 +167,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         $ driftq nack lt_1 --final --reason card_declined
         nacked
         $ driftq ack lt_1
-        ! error: attempt 1 is over: dead. Drop your result; do not retry. (STALE_LEASE, 409)
+        ! error: attempt 1 is over: the message is a dead letter. Drop your result; do not retry. (STALE_LEASE, 409)
         [4]
         $ driftq ack nonsense
         ! error: token: not a token of this server: send it as it was given, unchanged (INVALID_ARGUMENT, 400)

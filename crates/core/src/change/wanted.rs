@@ -1,7 +1,7 @@
 //! What is asked of the storage: rows to decide on, messages to hand out.
 
 use crate::id::{Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
-use crate::row::{Hash16, Key};
+use crate::row::{Hash16, Key, Place};
 
 /// A row that deciding asks for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub enum Lookup {
     /// Pointers of a version of a dataset behind a partition key, as many as a look takes.
     Pointers { topic: TopicId, dataset: Hash16, after: Text },
     /// Effects without an end, by their hashes.
-    Unending { from: Hash16 },
+    Unending { from: Place },
     /// Records of an audit chain, from that number on.
     Audit { namespace: Hash16, from: u64 },
     /// Pages of a lane from the one that holds `from` on, as many as a look takes.

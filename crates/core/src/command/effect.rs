@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::effect::{EffectRow, EffectState, Outcome, ResolvedAs, Scope};
 use crate::id::{ShardId, Text};
 use crate::message::{Receipt, in_force};
-use crate::row::Hash16;
+use crate::row::Place;
 use crate::settings::OnDoubt;
 use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
@@ -124,7 +124,7 @@ pub struct ListEffects {
     /// Only of this tenant.
     pub tenant: Option<Text>,
     /// The first place to look at.
-    pub from: Hash16,
+    pub from: Place,
     /// How many to show at most; at least one.
     pub limit: u32,
 }
@@ -191,7 +191,7 @@ pub struct Effects {
     /// How many were looked at.
     pub scanned: u64,
     /// Where to go on; `None`: that was the end.
-    pub next: Option<Hash16>,
+    pub next: Option<Place>,
 }
 
 /// A taken idempotency key of a topic, as an effect.

@@ -37,6 +37,17 @@ impl Stale {
             Stale::Gone => "gone",
         }
     }
+
+    fn says(self) -> &'static str {
+        match self {
+            Stale::Leased => "a later attempt has the message",
+            Stale::Waiting => "the message waits for a retry",
+            Stale::Settled => "the message is settled",
+            Stale::Dead => "the message is a dead letter",
+            Stale::Generation => "the group was moved, made anew or restored",
+            Stale::Gone => "the message is gone",
+        }
+    }
 }
 
 /// What does not exist.
@@ -98,7 +109,7 @@ pub enum Rejection {
     NotDelivered,
     #[error("this topic settles by token only")]
     TokenRequired,
-    #[error("attempt {attempt} is over: {}", .state.as_str())]
+    #[error("attempt {attempt} is over: {}", .state.says())]
     StaleLease { state: Stale, attempt: u32, current: Option<u32> },
     #[error("fence {fence} is over: fence {current} is {}", .state.as_str())]
     StaleFence { state: EffectState, fence: u64, current: u64 },

@@ -4,7 +4,7 @@ use crate::bucket::bucket;
 use crate::effect::{EffectName, EffectRow};
 use crate::pack::named::{json, misplaced, parse};
 use crate::pack::{Damaged, hash16};
-use crate::row::{Columns, Hash16, Key, NEVER, RecordKind, Row};
+use crate::row::{Columns, Hash16, Key, RecordKind, Row, UNENDING};
 use crate::time::Timestamp;
 
 /// What an effect is looked up by.
@@ -16,7 +16,7 @@ pub(crate) fn effect_hash(name: &EffectName) -> Hash16 {
 pub(super) fn put_effect(effect: &EffectRow) -> Row {
     let expires = effect.expires;
     let bucket = match expires == Timestamp::MAX {
-        true => NEVER,
+        true => UNENDING + effect.born.0,
         false => bucket(expires, effect.ttl_ms),
     };
     let hash = effect_hash(&effect.name);

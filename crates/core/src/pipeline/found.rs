@@ -16,7 +16,7 @@ use crate::limits::{
 };
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
-use crate::row::{Columns, Hash16, Key, NEVER, Read, RecordKind, Row, Table, Write};
+use crate::row::{Columns, Hash16, Key, Place, Read, RecordKind, Row, Table, Write, following};
 use crate::shard::Refusal;
 use crate::time::Timestamp;
 
@@ -230,16 +230,19 @@ impl<'a> Found<'a> {
         Ok(self.overlay.merged(key(from)..key(NUMBER_MAX), answered).into_values().collect())
     }
 
-    /// Effects without an end, by their hashes from `from` on, and where to go on.
-    pub(crate) fn unending(&self, from: Hash16) -> Result<(Vec<&'a Row>, Option<Hash16>), Reads> {
+    /// Effects without an end, by their places from `from` on, and where to go on.
+    pub(crate) fn unending(&self, from: Place) -> Result<(Vec<&'a Row>, Option<Place>), Reads> {
         let answered = self.answer(Lookup::Unending { from })?;
         let last = answered.last().filter(|_| answered.len() >= EFFECT_ROWS_MAX);
-        let next = last.and_then(|row| hash_of(&row.key)).and_then(following);
-        let key = |hash| Key::Record { kind: RecordKind::Effect, hash };
-        let all = Key::Record { kind: RecordKind::Effect, hash: [u8::MAX; 16] };
-        let rows = self.overlay.merged(key(from)..next.map_or(all, key), answered);
-        let unending = |row: &&Row| matches!(row.columns, Columns::Record { bucket: NEVER, .. });
-        Ok((rows.into_values().filter(unending).collect(), next))
+        let next = last.and_then(Place::of).and_then(Place::following);
+        let effect = |hash| Key::Record { kind: RecordKind::Effect, hash };
+        // What was decided since is not in the order of places, but little.
+        let rows = self.overlay.merged(effect([0; 16])..effect([u8::MAX; 16]), answered);
+        let is_asked_for = |place: &Place| *place >= from && next.is_none_or(|next| *place < next);
+        let placed = rows.into_values().filter_map(|row| Place::of(row).map(|place| (place, row)));
+        let placed: BTreeMap<Place, &Row> =
+            placed.filter(|(place, _)| is_asked_for(place)).collect();
+        Ok((placed.into_values().collect(), next))
     }
 
     /// A message that is known to be stored. That it is not found is damage.
@@ -335,11 +338,6 @@ fn seq_of(row: &Row) -> u64 {
 
 fn hash_of(key: &Key) -> Option<Hash16> {
     if let Key::Record { hash, .. } | Key::Held { hash, .. } = key { Some(*hash) } else { None }
-}
-
-/// The hash that follows.
-fn following(hash: Hash16) -> Option<Hash16> {
-    u128::from_be_bytes(hash).checked_add(1).map(u128::to_be_bytes)
 }
 
 /// What a read for dispatch brings.

@@ -15,7 +15,8 @@ use driftq_core::command::{
     Request, Resolve,
 };
 use driftq_core::effect::{EffectState, ResolvedAs, Scope};
-use driftq_core::{Command, OnDoubt, Rejection, Reply, ShardId, Text};
+use driftq_core::row::Place;
+use driftq_core::{Command, NUMBER_MAX, OnDoubt, Rejection, Reply, ShardId, Text};
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -401,7 +402,7 @@ impl Listed {
         let scope = self.scope.as_deref().map(scope).transpose()?;
         let mut next = Some(match &self.cursor {
             Some(cursor) => place(cursor)?,
-            None => (ShardId(0), [0; 16]),
+            None => (ShardId(0), Place::FIRST),
         });
         let (mut found, mut scanned) = (Vec::new(), 0);
         while let Some((shard, from)) = next
@@ -424,27 +425,28 @@ impl Listed {
             let Effects { effects, scanned: looked_at, next: on } = *slice;
             scanned += looked_at;
             // After the last of a shard comes the first of the next.
-            next = Some(on.map_or((ShardId(shard.0 + 1), [0; 16]), |on| (shard, on)));
+            next = Some(on.map_or((ShardId(shard.0 + 1), Place::FIRST), |on| (shard, on)));
             found.extend(effects.iter().map(|effect| effect_view::effect(effect, false)));
         }
         let next = next.filter(|(shard, _)| shard.0 < app.node.shards());
-        let cursor = |(shard, hash): (ShardId, [u8; 16])| {
-            to_cursor(&format!("{shard}:{:032x}", u128::from_be_bytes(hash)))
+        let cursor = |(shard, Place { bucket, hash }): (ShardId, Place)| {
+            to_cursor(&format!("{shard}:{bucket}:{:032x}", u128::from_be_bytes(hash)))
         };
         Ok(WireEffects { effects: found, next_cursor: next.map(cursor) })
     }
 }
 
 /// Where a list goes on.
-fn place(cursor: &str) -> Result<(ShardId, [u8; 16]), Failure> {
+fn place(cursor: &str) -> Result<(ShardId, Place), Failure> {
     let text = from_cursor(cursor)?;
-    let is_so = |hash: &str| hash.len() == 32 && hash.bytes().all(|b| b.is_ascii_hexdigit());
-    let parsed = text.split_once(':').filter(|(_, hash)| is_so(hash));
-    let parsed = parsed.and_then(|(shard, hash)| {
-        let hash = u128::from_str_radix(hash, 16).ok()?;
-        Some((ShardId(shard.parse().ok()?), hash.to_be_bytes()))
-    });
-    parsed.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))
+    let parsed = || {
+        let (shard, place) = text.split_once(':')?;
+        let (bucket, hash) = place.split_once(':')?;
+        let bucket = bucket.parse().ok().filter(|bucket| *bucket <= NUMBER_MAX)?;
+        let hash = u128::from_str_radix(hash, 16).ok()?.to_be_bytes();
+        Some((ShardId(shard.parse().ok()?), Place { bucket, hash }))
+    };
+    parsed().ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))
 }
 
 /// The key, from the body, from the header, or both if they agree.

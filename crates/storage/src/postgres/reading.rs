@@ -11,7 +11,7 @@ use tokio_postgres::types::ToSql;
 use super::Failed;
 use super::cells::{Form, Line, Param, arrays, key_forms};
 use super::session::Session;
-use super::statements::{All, Bound, HEADS, OWNER, unending};
+use super::statements::{All, Bound, HEADS, OWNER, UNENDING};
 use crate::Ownership;
 use crate::layout::{LOADED, key_cells, layout, row_of};
 
@@ -135,11 +135,18 @@ fn questions<'a>(all: &All, shard: i64, reads: &'a [Read]) -> Result<Vec<Asked<'
                 let params = vec![
                     Param::Number(shard),
                     Param::Number(*kind as i64),
-                    Param::Bytes(from),
+                    Param::Number(from.bucket.cast_signed()),
+                    Param::Bytes(&from.hash),
                     Param::Number(limit(*rows)),
                 ];
                 let (table, answers) = (Table::Record, Answers::One(at));
-                asked.push(Asked { table, sql: unending(), params, answers, with_body: true });
+                asked.push(Asked {
+                    table,
+                    sql: UNENDING.to_owned(),
+                    params,
+                    answers,
+                    with_body: true,
+                });
             }
         }
     }

@@ -7,8 +7,11 @@ use super::OpenError;
 use crate::Identity;
 
 /// What each version adds, in this order, for good: a step that was released never changes.
-const STEPS: [&str; 2] =
-    [include_str!("migrations/0001_begin.sql"), include_str!("migrations/0002_operations.sql")];
+const STEPS: [&str; 3] = [
+    include_str!("migrations/0001_begin.sql"),
+    include_str!("migrations/0002_operations.sql"),
+    include_str!("migrations/0003_unending_by_age.sql"),
+];
 
 /// The oldest version whose programs can still work with these tables. Raised by a step that breaks them.
 const OLDEST_THAT_FITS: usize = 1;

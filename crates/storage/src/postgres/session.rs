@@ -22,6 +22,7 @@ const SETTINGS: &str = "
     SET enable_hashjoin = off;
     SET enable_mergejoin = off;
     SET enable_bitmapscan = off;
+    SET enable_sort = off;
     SET jit = off;
     SET statement_timeout = 0;
     SET lock_timeout = '5s';

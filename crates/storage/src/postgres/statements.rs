@@ -4,7 +4,7 @@
 //! LIMIT 1`) or by one range of it. With anything looser the planner, which knows no row counts, walks the
 //! table, rows that are long dead included, as soon as an old snapshot keeps those.
 
-use driftq_core::row::{NEVER, Table};
+use driftq_core::row::Table;
 
 use super::cells::{Form, all_forms, key_forms};
 use crate::layout::{Layout, layout};
@@ -168,10 +168,7 @@ pub(super) const TOUCH: &str = "UPDATE record SET expires = y.expires, bucket = 
 
 pub(super) const EXPIRE: &str = "DELETE FROM record WHERE shard = $1 AND bucket = ANY($2::int8[])";
 
-/// By the index of records without an end.
-pub(super) fn unending() -> String {
-    format!(
-        "SELECT kind, hash, expires, bucket, body FROM record
-         WHERE shard = $1 AND bucket = {NEVER} AND kind = $2 AND hash >= $3 ORDER BY hash LIMIT $4"
-    )
-}
+/// By the index of buckets. The sum keeps the key's index, which would read them all, out of it.
+pub(super) const UNENDING: &str = "SELECT kind, hash, expires, bucket, body FROM record
+    WHERE shard = $1 AND kind + 0 = $2 AND bucket >= $3 AND (bucket > $3 OR hash >= $4)
+    ORDER BY bucket, hash LIMIT $5";

@@ -90,14 +90,16 @@ fn answer(
         Read::Unending { kind, from, rows } => {
             let rows = i64::try_from(*rows).unwrap_or(i64::MAX);
             let mut select = snapshot.prepare_cached(UNENDING)?;
-            let found = select.query_map((shard.0, *kind as u8, from, rows), |line| {
-                row_of(Table::Record, Line::of(line), true)
-            })?;
+            let found = select
+                .query_map((shard.0, *kind as u8, from.bucket, from.hash, rows), |line| {
+                    row_of(Table::Record, Line::of(line), true)
+                })?;
             found.collect()
         }
     }
 }
 
-/// By the index of records without an end.
+/// By the index of buckets. The `+` keeps the key's index, which would read them all, out of it.
 pub(super) const UNENDING: &str = "SELECT kind, hash, expires, bucket, body FROM record
-    WHERE shard = ?1 AND bucket = 9223372036854775807 AND kind = ?2 AND hash >= ?3 ORDER BY hash LIMIT ?4";
+    WHERE shard = ?1 AND +kind = ?2 AND bucket >= ?3 AND (bucket > ?3 OR hash >= ?4)
+    ORDER BY bucket, hash LIMIT ?5";

@@ -88,7 +88,9 @@ mod tests {
         let is_search = |statement: &str, by: &str| {
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
             let lines = plan.raw_query().mapped(|line| line.get::<_, String>(3));
-            for line in lines.map(Result::unwrap) {
+            // Those of one bucket are few.
+            let is_small = |line: &String| line == "USE TEMP B-TREE FOR LAST TERM OF ORDER BY";
+            for line in lines.map(Result::unwrap).filter(|line| !is_small(line)) {
                 assert!(line.starts_with("SEARCH") && line.contains(by), "{statement}\n{line}");
             }
         };
@@ -99,7 +101,7 @@ mod tests {
                 is_search(&statement, "");
             }
         }
-        is_search(UNENDING, "record_unending");
+        is_search(UNENDING, "record_bucket");
         is_search(EXPIRE, "record_bucket");
     }
 }

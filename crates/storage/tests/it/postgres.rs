@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use bytes::Bytes;
-use driftq_core::row::{Columns, Key, Read, Row, Write};
+use driftq_core::row::{Columns, Key, Place, Read, RecordKind, Row, UNENDING, Write};
 use driftq_core::{BatchNo, Lane, ShardId, Timestamp, TopicId};
 use driftq_storage::postgres::{OpenError, Postgres};
 use driftq_storage::{Answer, Engine, EngineError, Ownership};
@@ -220,4 +220,42 @@ async fn the_schema_is_as_written() {
     let found: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
     expect_test::expect_file!["../../src/postgres/schema.txt"]
         .assert_eq(&(found.join("\n") + "\n"));
+}
+
+/// No statistics tell the planner how many there are: it must not sort what it could walk.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_records_without_an_end_reads_what_it_answers() {
+    let url = database().await;
+    let engine = open(&url).await;
+    let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
+    let (epoch, now, clean) = (owner.epoch, Timestamp(1), BatchNo(1));
+    let head = Row {
+        key: Key::Head { batch: BatchNo(1) },
+        columns: Columns::Head { epoch, now, clean },
+        body: Bytes::new(),
+    };
+    let kind = RecordKind::Effect;
+    let effects = (0..2_000_u128).map(|number| Row {
+        key: Key::Record { kind, hash: (number << 64).to_be_bytes() },
+        columns: Columns::Record { expires: Timestamp::MAX, bucket: UNENDING + number as u64 },
+        body: Bytes::from_static(b"{}"),
+    });
+    let writes = std::iter::once(head).chain(effects).map(Write::Put).collect();
+    engine.commit(owner, BatchNo(1), writes).await.expect("a commit succeeds");
+    let read = Read::Unending { kind, from: Place::FIRST, rows: 10 };
+    assert_eq!(engine.read(owner, vec![read]).await.expect("a read succeeds")[0].len(), 10);
+    // A session tells what it did when it ends.
+    drop(engine);
+    let client = connect(&url).await;
+    let looks =
+        "SELECT idx_tup_read FROM pg_stat_user_indexes WHERE indexrelname = 'record_bucket'";
+    for _ in 0..500 {
+        let read: i64 = client.query_one(looks, &[]).await.expect("it counts").get(0);
+        assert!(read < 200, "{read} for ten");
+        if read > 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the index was not used");
 }

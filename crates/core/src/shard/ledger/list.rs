@@ -5,8 +5,9 @@ use crate::command::{Effects, ListEffects, Rejection, Reply};
 use crate::effect::Scope;
 use crate::id::Text;
 use crate::message::in_force;
-use crate::pack::{effect_hash, effect_row};
+use crate::pack::effect_row;
 use crate::pipeline::found::Found;
+use crate::row::Place;
 use crate::shard::{Decided, Shard};
 use crate::time::Timestamp;
 
@@ -27,7 +28,7 @@ impl Shard {
         for row in rows {
             let effect = self.as_of(now, effect_row(row)?);
             if listed.effects.len() >= list.limit.max(1) as usize {
-                next = Some(effect_hash(&effect.name));
+                next = Place::of(row);
                 break;
             }
             listed.scanned += 1;

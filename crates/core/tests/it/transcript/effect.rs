@@ -13,6 +13,7 @@ use driftq_core::command::{
 use driftq_core::effect::{
     Doubt, EffectResult, EffectRow, EffectState, Outcome, ResolvedAs, Scope,
 };
+use driftq_core::row::Place;
 use driftq_core::{
     Answered, Command, EffectToken, GroupId, Lane, OnDoubt, Rejection, Reply, ShardId, Text,
     Timestamp, TopicId,
@@ -90,7 +91,7 @@ pub(super) fn parse(world: &World, verb: &str, words: &[String]) -> Option<Comma
             state: state(&words[1]),
             scope: option(words, "scope").map(scope),
             tenant: option(words, "tenant").map(Into::into),
-            from: [0; 16],
+            from: Place::FIRST,
             limit: option(words, "limit").map_or(100, |limit| limit.parse().expect("a number")),
         })),
         _ => return None,
