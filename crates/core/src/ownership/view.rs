@@ -34,7 +34,7 @@ pub struct NodeRow {
     pub joined_at: Timestamp,
     /// When it last did.
     pub renewed_at: Timestamp,
-    /// When its lease is over.
+    /// When its lease is over. It has lost it if that is when it last renewed.
     pub until: Timestamp,
     /// It says that it takes no shards.
     pub draining: bool,
@@ -92,11 +92,19 @@ impl NodeView {
 }
 
 impl NodeRow {
-    /// One that was renewed later than now was written before the clock was set back: whoever wrote it may be long
-    /// gone. Older releases do not say when they renewed; of them it is one that is good for longer than any lease.
+    /// Written before the clock was set back: whoever wrote it may be long gone. Older releases do not say when they
+    /// renewed.
+    fn is_ahead(&self, at: Timestamp) -> bool {
+        self.rules >= RULES && at < self.renewed_at
+    }
+
+    fn has_lease(&self) -> bool {
+        self.renewed_at < self.until
+    }
+
+    /// Of older releases one that is good for longer than any lease is ahead.
     fn is_alive(&self, at: Timestamp) -> bool {
-        let is_of_now = self.rules < RULES || self.renewed_at <= at;
-        is_of_now && at < self.until && self.until.since(at) <= NODE_LEASE_MS_MAX
+        !self.is_ahead(at) && at < self.until && self.until.since(at) <= NODE_LEASE_MS_MAX
     }
 }
 
@@ -131,6 +139,13 @@ impl Shown {
             shards.iter_mut().for_each(|held| held.put = None);
         }
         ClusterView { nodes, shards }
+    }
+
+    /// The rows that are good for nothing until they are renewed, and when they say they were. They have to lose
+    /// their leases: otherwise they look alive once more when the clock comes to where it was.
+    pub fn ahead(&self) -> impl Iterator<Item = (NodeId, Timestamp)> {
+        let ahead = self.nodes.iter().filter(|(_, row)| row.is_ahead(self.at) && row.has_lease());
+        ahead.map(|(id, row)| (*id, row.renewed_at))
     }
 
     /// Others at the address of a node that look alive.

@@ -47,7 +47,11 @@ impl Database {
         };
         let row = self.nodes.entry(node).or_insert_with(new);
         (row.draining, row.renewed_at, row.until) = (draining, at, at.after(self.lease_ms));
-        Shown { at, nodes: self.nodes.clone(), shards: self.shards.clone() }
+        let shown = Shown { at, nodes: self.nodes.clone(), shards: self.shards.clone() };
+        for (node, renewed_at) in shown.ahead() {
+            self.nodes.entry(node).and_modify(|row| row.until = renewed_at);
+        }
+        shown
     }
 
     /// A person says whether a node should take shards.

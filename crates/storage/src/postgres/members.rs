@@ -63,6 +63,10 @@ const CLAIM_AS: &str = concat!(
 
 const GIVE_UP: &str = "UPDATE shard SET node = NULL WHERE shard = $1 AND epoch = $2";
 
+/// What a row says it was renewed at tells whether it is still the one that was seen.
+const VOID: &str =
+    concat!("UPDATE node SET until = renewed_at WHERE node = $1 AND ", ms!("renewed_at"), " = $2");
+
 const LEAVE: &str = "DELETE FROM node WHERE node = $1";
 
 /// A node, as it tells the others.
@@ -180,7 +184,13 @@ async fn renew(
         .client
         .query(&statement, &[&me, address, version, &rules, &draining, &lease_ms])
         .await?;
-    shown(rows)
+    let shown = shown(rows)?;
+    for (node, renewed_at) in shown.ahead() {
+        let void = session.prepared(VOID).await?;
+        let (node, renewed_at) = (node.0.cast_signed(), renewed_at.0.cast_signed());
+        session.client.execute(&void, &[&node, &renewed_at]).await?;
+    }
+    Ok(shown)
 }
 
 pub(super) fn shown(rows: Vec<tokio_postgres::Row>) -> Result<Shown, Failed> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use driftq_core::row::{Columns, Key, Place, Read, RecordKind, Row, UNENDING, Write};
-use driftq_core::{BatchNo, Lane, ShardId, Timestamp, TopicId};
-use driftq_storage::postgres::{OpenError, Postgres};
+use driftq_core::{BatchNo, Lane, NodeId, ShardId, Timestamp, TopicId};
+use driftq_storage::postgres::{Member, OpenError, Postgres};
 use driftq_storage::{Answer, Engine, EngineError, Ownership};
 use tokio::runtime::Runtime;
 use tokio_postgres::{Client, NoTls};
@@ -181,6 +181,32 @@ async fn many_nodes_make_one_storage() {
     let other = Postgres::open(&url, Some(8)).await.err().map(|error| error.to_string());
     let says = "the database has 64 shards and keeps their number: leave storage.shards out";
     assert_eq!(other.as_deref(), Some(says));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_from_before_the_clock_was_set_back_loses_its_lease() {
+    let url = database().await;
+    let engine = open(&url).await;
+    let member = |node| Member {
+        node: NodeId(node),
+        address: format!("http://127.0.0.1:{node}"),
+        version: "1".into(),
+    };
+    let renew = |node| {
+        let (engine, member) = (&engine, member(node));
+        async move {
+            let shown = engine.renew(&member, false, 3_000, Duration::from_secs(10)).await;
+            shown.expect("it renews").nodes
+        }
+    };
+    renew(1).await;
+    let ahead = "UPDATE driftq.node SET renewed_at = renewed_at + interval '1 h', until = until + interval '1 h'";
+    connect(&url).await.execute(ahead, &[]).await.expect("a row that is ahead");
+    renew(2).await;
+    let row = &renew(2).await[&NodeId(1)];
+    assert_eq!(row.renewed_at, row.until);
+    let row = &renew(1).await[&NodeId(1)];
+    assert_eq!(row.until, row.renewed_at.after(3_000));
 }
 
 #[tokio::test(flavor = "multi_thread")]

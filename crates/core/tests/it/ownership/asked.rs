@@ -305,6 +305,16 @@ fn a_row_from_before_the_clock_was_set_back_is_nobody() {
         drained: false,
     };
     let nodes = [(NodeId(1), row(10_000)), (NodeId(2), row(12_000))].into();
-    let shown = Shown { at: Timestamp(10_000), nodes, shards: Vec::new() };
+    let mut shown = Shown { at: Timestamp(10_000), nodes, shards: Vec::new() };
+    assert_eq!(shown.view().nodes.into_keys().collect::<Vec<_>>(), [NodeId(1)]);
+
+    // Nor is it somebody when the clock comes to where it was.
+    let ahead: Vec<_> = shown.ahead().collect();
+    assert_eq!(ahead, [(NodeId(2), Timestamp(12_000))]);
+    for (node, renewed_at) in ahead {
+        shown.nodes.entry(node).and_modify(|row| row.until = renewed_at);
+    }
+    assert_eq!(shown.ahead().next(), None);
+    shown.at = Timestamp(12_000);
     assert_eq!(shown.view().nodes.into_keys().collect::<Vec<_>>(), [NodeId(1)]);
 }
