@@ -319,6 +319,7 @@ impl Pipeline {
         self.decide_settles(&mut open);
         self.decide_others(&mut open);
         self.decide_dispatch(&mut open);
+        self.shard.answer_polls();
         self.decide_lapses(&mut open);
         if self.shard.has_chores(self.now) {
             let mut decision = self.shard.maintain(self.now);

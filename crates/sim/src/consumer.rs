@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use driftq_checker::history::{Delivery as Seen, Lease, Name, Op, Verb, What};
 use driftq_core::change::Delivery;
 use driftq_core::command::{
-    Claim, Extend, GroupName, Join, Nack, NackKind, Peer, Start, TopicName,
+    Claim, Extend, GroupName, Join, Nack, NackKind, Peer, PeerKind, Start, TopicName,
 };
 use driftq_core::{Command, ConsumerId, LeaseToken, Rejection, Reply, Text, Ticket};
 
@@ -125,6 +125,7 @@ impl World {
         }
         let (name, owner, credit, lease_ms) =
             (me.name.clone(), me.owner.clone(), me.credit, me.lease_ms);
+        let kind = me.poll_ms.map_or(PeerKind::Stream, |_| PeerKind::Poll);
         self.clients.next_consumer += 1;
         let consumer = ConsumerId(self.clients.next_consumer);
         self.clients.connections.insert(consumer, client);
@@ -138,7 +139,7 @@ impl World {
             credit,
             credit_bytes: 1 << 20,
             start,
-            peer: Peer::default(),
+            peer: Peer { kind, ..Peer::default() },
         };
         let ticket = self.call(client, Op::Look, Command::Join(join));
         let me = worker(self, client);

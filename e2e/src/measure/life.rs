@@ -109,18 +109,24 @@ async fn work(mut wire: Wire, name: String, tally: Arc<Tally>) -> anyhow::Result
         let made = wire.json(&post("/v1/produce/batch", &json!({ "messages": messages }))).await?;
         anyhow::ensure!(made["refused"] == 0, "refused: {made}");
         tally.took.lock().expect("nobody panics with it").push(asked.elapsed());
-        let got = wire.json(&receive).await?;
-        let messages = got["messages"].as_array().context("messages")?;
-        if messages.is_empty() {
-            continue;
+        // As many as were produced, whosever they are, so that nothing piles up.
+        let mut settled = 0;
+        while settled < BATCH {
+            let got = wire.json(&receive).await?;
+            let messages = got["messages"].as_array().context("messages")?;
+            if messages.is_empty() {
+                // The others have had them.
+                break;
+            }
+            let acks: Vec<Value> = messages
+                .iter()
+                .map(|one| json!({ "op": "ack", "token": one["lease"]["token"] }))
+                .collect();
+            let done = wire.json(&post("/v1/settle", &json!({ "items": acks }))).await?;
+            anyhow::ensure!(done["refused"] == 0, "refused: {done}");
+            settled += messages.len();
+            tally.settled.fetch_add(messages.len() as u64, Ordering::Relaxed);
         }
-        let acks: Vec<Value> = messages
-            .iter()
-            .map(|one| json!({ "op": "ack", "token": one["lease"]["token"] }))
-            .collect();
-        let done = wire.json(&post("/v1/settle", &json!({ "items": acks }))).await?;
-        anyhow::ensure!(done["refused"] == 0, "refused: {done}");
-        tally.settled.fetch_add(messages.len() as u64, Ordering::Relaxed);
     }
     Ok(())
 }

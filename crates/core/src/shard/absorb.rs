@@ -4,7 +4,7 @@ use crate::change::{
     Change, Chore, End, Entry, EntryState, Garbage, GroupRow, LaneState, LastError, TopicKind,
     TopicRow,
 };
-use crate::command::TopicName;
+use crate::command::{PeerKind, TopicName};
 use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
 use crate::limits::{RECOVERY_GRACE_MS, RETRY_READ_AHEAD_MS};
 use crate::row::MarkKind;
@@ -282,6 +282,9 @@ impl Shard {
                 {
                     consumer.held += 1;
                     consumer.held_bytes += u64::from(entry.size);
+                    if consumer.peer.kind == PeerKind::Poll {
+                        self.live.polls_given.extend(holder);
+                    }
                 }
                 if before.is_some() {
                     self.live.cache.unstage(generation, lane, offset);
@@ -397,6 +400,10 @@ impl Shard {
     /// Its holder has room for another.
     fn release_holder(&mut self, open: &Open, is_settled: bool) {
         if let Some(holder) = self.uncount_holder(open, is_settled) {
+            if let Some(consumer) = self.live.consumers.get_mut(&holder) {
+                // A poll that is still here and holds nothing was not shown what it had been given.
+                consumer.is_answered &= consumer.held > 0;
+            }
             self.enqueue(holder);
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Nothing promised depends on it: a recovery begins with none of it.
 
+use std::collections::BTreeSet;
+
 use crate::change::{Chore, Note, Want};
 use crate::id::{ConsumerId, GroupId, Lane, TopicId};
 use crate::shard::Shard;
@@ -21,6 +23,7 @@ impl Shard {
                     credit_bytes: *credit_bytes,
                     held: 0,
                     held_bytes: 0,
+                    is_answered: false,
                     queued: false,
                     peer: peer.clone(),
                     since: self.now,
@@ -75,7 +78,7 @@ impl Shard {
         }
     }
 
-    /// The queue goes on where the run ended; who has no credit left leaves it.
+    /// The queue goes on where the run ended.
     fn turn(&mut self, id: GroupId, turns: usize) {
         let Some(group) = self.groups.get_mut(&id) else { return };
         let length = group.ready.len();
@@ -83,6 +86,24 @@ impl Shard {
             return;
         }
         group.ready.rotate_left(turns % length);
+        self.thin_queue(id);
+    }
+
+    /// The batch gives nothing more.
+    pub(crate) fn answer_polls(&mut self) {
+        let mut groups = BTreeSet::new();
+        for poll in std::mem::take(&mut self.live.polls_given) {
+            if let Some(poll) = self.live.consumers.get_mut(&poll) {
+                poll.is_answered = poll.held > 0;
+                groups.insert(poll.group);
+            }
+        }
+        groups.into_iter().for_each(|group| self.thin_queue(group));
+    }
+
+    /// Who has no credit left leaves the queue.
+    fn thin_queue(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
         let consumers = &mut self.live.consumers;
         group.ready.retain(|id| {
             let consumer = consumers.get_mut(id).expect("queued consumers are known");

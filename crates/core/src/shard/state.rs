@@ -210,6 +210,9 @@ pub(crate) struct Consumer {
     pub(crate) credit_bytes: u64,
     pub(crate) held: u32,
     pub(crate) held_bytes: u64,
+    /// A poll is answered by what one batch gives it. More would only be given back: another attempt of each, and
+    /// for nothing.
+    pub(crate) is_answered: bool,
     /// Whether it stands in the group's queue.
     pub(crate) queued: bool,
     pub(crate) peer: Peer,
@@ -219,7 +222,7 @@ pub(crate) struct Consumer {
 
 impl Consumer {
     pub(crate) fn has_credit(&self) -> bool {
-        self.held < self.credit
+        self.held < self.credit && !self.is_answered
     }
 
     /// The lease it is given.
@@ -244,6 +247,8 @@ pub(crate) enum Wakeup {
 pub(crate) struct Live {
     pub(crate) consumers: BTreeMap<ConsumerId, Consumer>,
     pub(crate) cache: Cache,
+    /// Polls that were given something by the batch under way.
+    pub(crate) polls_given: Vec<ConsumerId>,
     /// Groups that may have something to deliver right now.
     pub(crate) active: BTreeSet<GroupId>,
     pub(crate) rotor: GroupId,

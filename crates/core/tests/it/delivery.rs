@@ -124,6 +124,33 @@ fn a_consumer_holds_no_more_messages_than_its_credit() {
     "#]]);
 }
 
+/// It goes with that, and what came later would have to be given back.
+#[test]
+fn a_poll_is_given_what_one_batch_has_for_it_and_no_more() {
+    check(expect![[r#"
+        0s topic orders 1
+            created
+        0s join a orders/biller poll
+            joined
+        1s produce orders m0
+            stored 0:0
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+        2s produce orders m1
+            stored 0:1
+        3s view orders/biller
+            next 1 of 2, committed -1, backlog 2, leased 1, waiting 0, no_credit
+        4s giveback orders/biller 0:0.1
+            ok
+            orders/biller 0:0 returned, due 4s
+            a gets orders/biller 0:0.2 "m0" spent 1 until 34s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 34s
+        5s join b orders/biller poll
+            joined
+        6s leave a
+            ok
+    "#]]);
+}
+
 #[test]
 fn a_consumer_holds_no_more_bytes_than_its_credit_but_always_one_message() {
     check(expect![[r#"

@@ -2,8 +2,8 @@
 
 use driftq_core::command::{
     Arrived, Beside, Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold,
-    Join, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, Produce,
-    Purge, Redrive, Routed, Seek, SeekTo, Seen, Start, TopicName,
+    Join, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, PeerKind,
+    Produce, Purge, Redrive, Routed, Seek, SeekTo, Seen, Start, TopicName,
 };
 use driftq_core::{
     Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
@@ -342,6 +342,7 @@ fn join(world: &mut World, words: &[String]) -> Command {
     world.next_ticket += 1;
     let consumer = ConsumerId(world.next_ticket);
     world.consumers.insert(words[1].clone(), consumer);
+    let kind = if flag(words, "poll") { PeerKind::Poll } else { PeerKind::Stream };
     Command::Join(Join {
         consumer,
         name: group(&words[2]),
@@ -350,7 +351,7 @@ fn join(world: &mut World, words: &[String]) -> Command {
         credit: option(words, "credit").map_or(100, |n| n.parse().expect("a number")),
         credit_bytes: option(words, "bytes").map_or(1 << 20, |n| n.parse().expect("a number")),
         start: start(words),
-        peer: Peer::default(),
+        peer: Peer { kind, ..Peer::default() },
     })
 }
 
