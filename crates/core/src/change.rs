@@ -252,7 +252,7 @@ pub struct Record {
     pub hash: Hash16,
     /// When it is over.
     pub expires: Timestamp,
-    /// What it is dropped with, some time after it is over.
+    /// The millisecond from which on it may go: not before it is over.
     pub bucket: u64,
     /// Packed content, identity in clear included.
     pub body: Bytes,
@@ -391,8 +391,8 @@ pub enum Change {
     MessageGone { topic: TopicId, lane: Lane, offset: Offset },
     /// Messages nobody needs.
     Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
-    /// Records whose time is over.
-    Expire { bucket: u64 },
+    /// Records of these buckets, whose time is over.
+    Expire { from: u64, to: u64 },
     /// A counter.
     Mark { kind: MarkKind, id: u64, value: u64 },
     /// Something to be deleted later; replaces what is left of it.
@@ -472,6 +472,8 @@ pub enum Chore {
     Idle(GroupId),
     /// Messages wait for another shard.
     Send { target: ShardId },
+    /// Records that are over go.
+    Expire,
 }
 
 impl Note {

@@ -118,6 +118,8 @@ pub enum Command {
         /// The topic they died in.
         source: TopicId,
     },
+    /// Records whose time is over. Comes from the shard itself.
+    Expire,
     /// Bring dead letters back to the group they died in.
     Redrive(Redrive),
     /// Show a topic.

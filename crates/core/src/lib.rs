@@ -4,7 +4,6 @@
 //! Whoever performs what it says (a server, a simulator, a test) adds nothing to the meaning.
 
 pub mod audit;
-mod bucket;
 pub mod change;
 mod clock;
 pub mod command;

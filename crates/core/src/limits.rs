@@ -151,8 +151,12 @@ pub const MARKS_MAX: usize = 16;
 pub const MARKS_PER_RETENTION: u64 = 8;
 /// Shortest life of a tombstone: 24 h.
 pub const TOMBSTONE_MS_MIN: u64 = 86_400_000;
-/// Expiry buckets one commit may drop.
-pub const EXPIRE_BUCKETS_MAX: u64 = 16;
+/// Expired records that one commit deletes, but for more that end in the same millisecond.
+pub const EXPIRE_ROWS_MAX: usize = 1_000;
+/// From one look for expired records to the next, if that found all of them.
+pub const EXPIRE_EVERY_MS: u64 = 10_000;
+/// The longest while there is any record.
+pub const EXPIRE_LOOK_MS: u64 = 600_000;
 /// Names of owners without use that one commit may forget.
 pub const OWNERS_FORGOTTEN_MAX: usize = 64;
 

@@ -114,6 +114,7 @@ impl Command {
             | Command::GiveBack(_)
             | Command::Lapse(_)
             | Command::DropDead { .. }
+            | Command::Expire
             | Command::Send { .. }
             | Command::Arrive(_)
             | Command::Arrived(_) => Place::Known,

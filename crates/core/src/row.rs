@@ -39,7 +39,7 @@ pub enum Table {
     /// Names of consumers.
     Owner,
     /// Rows looked up by the hash of their identity, one by one: no range is ever over them but
-    /// [`Read::Unending`].
+    /// [`Read::Unending`] and [`Read::Ending`].
     Record,
     /// Dead letters.
     Dead,
@@ -100,7 +100,7 @@ impl RecordKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum MarkKind {
-    /// Next expiry bucket to drop, per level.
+    /// The first bucket whose records are not gone.
     Expiry = 1,
     /// The number of the next message to another shard.
     OutboxNext = 2,
@@ -121,8 +121,8 @@ impl MarkKind {
     }
 }
 
-/// Buckets from this one on are of records that have no end yet, and say since when they are there, in
-/// milliseconds. They are never dropped.
+/// A bucket is the millisecond from which on its records may go. From this one on they are of records that have no
+/// end yet, and say since when those are there. They never go.
 pub const UNENDING: u64 = 1 << 62;
 
 /// Where a record without an end stands among the others: the older first.
@@ -306,7 +306,7 @@ pub enum Columns {
         bytes: u64,
         at: Timestamp,
     },
-    /// When it is over, and the bucket it is dropped with. `Timestamp::MAX` is never.
+    /// When it is over, and the bucket it goes with. `Timestamp::MAX` is never.
     Record {
         expires: Timestamp,
         bucket: u64,
@@ -347,8 +347,8 @@ pub enum Write {
     Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Give a record another end; absent is fine.
     Touch { key: Key, expires: Timestamp, bucket: u64 },
-    /// Delete the records of a bucket.
-    Expire { bucket: u64 },
+    /// Delete the records with `from <= bucket < to` and `expires < to`.
+    Expire { from: u64, to: u64 },
 }
 
 /// One question to an engine.
@@ -362,6 +362,8 @@ pub enum Read {
     Range { from: Key, to: Key, reverse: bool, rows: usize, bytes: usize, bodies: bool },
     /// Records of a kind that have no end, by their places from `from` on, until `rows` are reached.
     Unending { kind: RecordKind, from: Place, rows: usize },
+    /// Records that have an end, by their buckets from `from` on, until `rows` are reached. Their bodies are empty.
+    Ending { from: u64, rows: usize },
 }
 
 impl Read {

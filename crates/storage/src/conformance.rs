@@ -219,7 +219,7 @@ pub fn shards_are_apart(engine: &dyn Engine) {
     commit(engine, here, 1, &[Write::Put(page(0, 4)), Write::Put(record(1, 7))]);
     commit(engine, there, 1, &[Write::Put(page(0, 6)), Write::Put(record(1, 7))]);
     let trim = Write::Trim { topic: TOPIC, lane: LANE, from: 0, to: 10 };
-    commit(engine, there, 2, &[trim, Write::Expire { bucket: 7 }]);
+    commit(engine, there, 2, &[trim, Write::Expire { from: 7, to: 8 }]);
     assert_eq!(lasts(&read(engine, here, pages(9, 999, false))), [4]);
     assert_eq!(read(engine, here, Read::Key(record_key(1))).len(), 1);
     assert_eq!(read(engine, there, pages(9, 999, false)), []);
@@ -297,19 +297,30 @@ pub fn records_go_with_their_bucket(engine: &dyn Engine) {
     let writes = [record(1, 10), record(2, 11), record(3, 10), never].map(Write::Put);
     commit(engine, owner, 1, &writes);
     let touch =
-        |name, bucket| Write::Touch { key: record_key(name), expires: Timestamp(99), bucket };
+        |name, bucket| Write::Touch { key: record_key(name), expires: Timestamp(6), bucket };
     commit(engine, owner, 2, &[touch(3, 12), touch(4, 12), touch(9, 12)]);
-    commit(engine, owner, 3, &[Write::Expire { bucket: 10 }]);
+    let ending = |from, rows| {
+        let found = read(engine, owner, Read::Ending { from, rows });
+        assert!(found.iter().all(|row| row.body.is_empty()), "nobody asks for bodies");
+        found.into_iter().map(|row| row.key).collect::<Vec<Key>>()
+    };
+    assert_eq!(ending(0, 9).len(), 4);
+    assert_eq!(ending(10, 2), [record_key(1), record_key(2)]);
+    assert_eq!(ending(11, 1), [record_key(2)]);
+    commit(engine, owner, 3, &[Write::Expire { from: 9, to: 11 }]);
+    assert_eq!(ending(0, 1), [record_key(2)]);
     let left =
         || [1, 2, 3, 4, 9].map(|name| read(engine, owner, Read::Key(record_key(name))).len());
     assert_eq!(left(), [0, 1, 1, 1, 0]);
     let touched = read(engine, owner, Read::Key(record_key(3))).remove(0);
-    assert_eq!(touched.columns, Columns::Record { expires: Timestamp(99), bucket: 12 });
+    assert_eq!(touched.columns, Columns::Record { expires: Timestamp(6), bucket: 12 });
     assert_eq!(touched.body, record(3, 0).body);
-    commit(engine, owner, 4, &[Write::Put(record(2, 12)), Write::Expire { bucket: 11 }]);
+    commit(engine, owner, 4, &[Write::Put(record(2, 12)), Write::Expire { from: 11, to: 12 }]);
     assert_eq!(left(), [0, 1, 1, 1, 0], "a record put again is in its new bucket only");
-    commit(engine, owner, 5, &[Write::Expire { bucket: 12 }]);
-    assert_eq!(left(), [0, 0, 0, 0, 0]);
+    let late =
+        Row { columns: Columns::Record { expires: Timestamp(13), bucket: 12 }, ..record(9, 0) };
+    commit(engine, owner, 5, &[Write::Put(late), Write::Expire { from: 12, to: 13 }]);
+    assert_eq!(left(), [0, 0, 0, 0, 1], "one that is not over stays");
 }
 
 /// Heads below `clean` of the newest are not loaded, whether they are still there or not.
@@ -362,8 +373,12 @@ pub fn records_without_an_end_are_listed(engine: &dyn Engine) {
     assert_eq!(listed(0, 0, 9), [since(8, 10), since(7, 20), since(9, 20), since(3, 30)]);
     assert_eq!(listed(20, 8, 1), [since(9, 20)]);
     assert_eq!(listed(10, 9, 9), [since(7, 20), since(9, 20), since(3, 30)]);
-    let changes =
-        [put(effect(7, 77)), put(since(5, 15)), put(since(8, 40)), Write::Expire { bucket: 77 }];
+    let changes = [
+        put(effect(7, 77)),
+        put(since(5, 15)),
+        put(since(8, 40)),
+        Write::Expire { from: 0, to: 78 },
+    ];
     commit(engine, owner, 2, &changes);
     assert_eq!(listed(0, 0, 9), [since(5, 15), since(9, 20), since(3, 30), since(8, 40)]);
     assert_eq!(read(engine, owner, Read::Key(effect(7, 77).key)), []);

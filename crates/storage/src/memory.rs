@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
-use driftq_core::row::{Columns, Key, Place, Read, RecordKind, Row, Table, Write};
+use driftq_core::row::{Columns, Hash16, Key, Place, Read, RecordKind, Row, Table, Write};
 use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
 
 use crate::{Answer, Engine, EngineError, Ownership};
@@ -20,8 +20,8 @@ struct Rows {
     tables: BTreeMap<Table, BTreeMap<Key, Box<Row>>>,
     /// Records are asked for by name and never listed.
     records: HashMap<Key, Box<Row>>,
-    /// Names put into each bucket, also of records that were given another since.
-    buckets: BTreeMap<u64, Vec<Key>>,
+    /// Records that have an end, by their buckets.
+    ending: BTreeSet<(u64, RecordKind, Hash16)>,
     /// Records without an end.
     unending: BTreeSet<(RecordKind, Place)>,
 }
@@ -211,7 +211,16 @@ impl Rows {
                     places.map(|(_, Place { hash, .. })| Key::Record { kind: *kind, hash: *hash });
                 keys.take(*rows).filter_map(|key| self.row(&key).cloned()).collect()
             }
+            Read::Ending { from, rows } => {
+                let found = self.ending_from(*from).filter_map(|(_, key)| self.row(&key));
+                found.take(*rows).map(|row| Row { body: Bytes::new(), ..row.clone() }).collect()
+            }
         }
+    }
+
+    fn ending_from(&self, bucket: u64) -> impl Iterator<Item = (u64, Key)> + '_ {
+        let from = self.ending.range((bucket, RecordKind::Dedupe, [0; 16])..);
+        from.map(|&(bucket, kind, hash)| (bucket, Key::Record { kind, hash }))
     }
 
     fn unless_locked(&self) -> Result<(), EngineError> {
@@ -242,14 +251,12 @@ impl Rows {
         match write {
             Write::Put(row) => {
                 let key = row.key.clone();
-                if let Columns::Record { bucket, .. } = row.columns {
+                if key.table() == Table::Record {
                     self.remove(&key);
                     match unending(&row) {
-                        Some(place) => {
-                            self.unending.insert(place);
-                        }
-                        None => self.buckets.entry(bucket).or_default().push(key.clone()),
-                    }
+                        Some(place) => self.unending.insert(place),
+                        None => ending(&row).is_some_and(|place| self.ending.insert(place)),
+                    };
                     self.records.insert(key, Box::new(row));
                 } else {
                     self.tables.entry(key.table()).or_default().insert(key, Box::new(row));
@@ -271,10 +278,11 @@ impl Rows {
                     self.apply(Write::Put(Row { columns, ..row }));
                 }
             }
-            Write::Expire { bucket } => {
-                for key in self.buckets.remove(&bucket).unwrap_or_default() {
-                    let is_in = |row: &Row| matches!(row.columns, Columns::Record { bucket: b, .. } if b == bucket);
-                    if self.row(&key).is_some_and(is_in) {
+            Write::Expire { from, to } => {
+                let ended = self.ending_from(from).take_while(|(bucket, _)| *bucket < to);
+                for key in ended.map(|(_, key)| key).collect::<Vec<_>>() {
+                    let is_over = |row: &Row| matches!(row.columns, Columns::Record { expires, .. } if expires.0 < to);
+                    if self.row(&key).is_some_and(is_over) {
                         self.remove(&key);
                     }
                 }
@@ -291,9 +299,11 @@ impl Rows {
 
     fn remove(&mut self, key: &Key) {
         if key.table() == Table::Record {
-            if let Some(place) = self.records.remove(key).as_deref().and_then(unending) {
-                self.unending.remove(&place);
-            }
+            let Some(row) = self.records.remove(key) else { return };
+            match unending(&row) {
+                Some(place) => self.unending.remove(&place),
+                None => ending(&row).is_some_and(|place| self.ending.remove(&place)),
+            };
         } else if let Some(rows) = self.tables.get_mut(&key.table()) {
             rows.remove(key);
         }
@@ -304,4 +314,14 @@ impl Rows {
 fn unending(row: &Row) -> Option<(RecordKind, Place)> {
     let Key::Record { kind, .. } = row.key else { return None };
     Place::of(row).map(|place| (kind, place))
+}
+
+/// Where one with an end is.
+fn ending(row: &Row) -> Option<(u64, RecordKind, Hash16)> {
+    match (&row.key, &row.columns) {
+        (Key::Record { kind, hash }, Columns::Record { bucket, .. }) => {
+            Some((*bucket, *kind, *hash))
+        }
+        _ => None,
+    }
 }

@@ -116,9 +116,10 @@ fn steps(writes: &[Write]) -> Vec<Step> {
                 steps.push((sql.to_owned(), numbers.map(number).into()));
             }
             Write::Touch { .. } => unreachable!("there are no effects here"),
-            Write::Expire { bucket } => {
-                let sql = "DELETE FROM record WHERE shard = 0 AND bucket = ANY($1::int8[])";
-                steps.push((sql.to_owned(), vec![number(*bucket)]));
+            Write::Expire { from, to } => {
+                let sql = "DELETE FROM record WHERE shard = 0 AND bucket >= ($1::int8[])[1]
+                           AND bucket < ($2::int8[])[1] AND expires < ($2::int8[])[1]";
+                steps.push((sql.to_owned(), [*from, *to].map(number).into()));
             }
         }
     }

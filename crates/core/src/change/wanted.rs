@@ -27,6 +27,8 @@ pub enum Lookup {
     Pointers { topic: TopicId, dataset: Hash16, after: Text },
     /// Effects without an end, by their hashes.
     Unending { from: Place },
+    /// Records by their ends, from that bucket on, as many as one step deletes.
+    Ending { from: u64 },
     /// Records of an audit chain, from that number on.
     Audit { namespace: Hash16, from: u64 },
     /// Pages of a lane from the one that holds `from` on, as many as a look takes.

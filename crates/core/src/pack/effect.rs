@@ -1,6 +1,5 @@
 //! Effects: rows people may read, so their body is JSON text.
 
-use crate::bucket::bucket;
 use crate::effect::{EffectName, EffectRow};
 use crate::pack::named::{json, misplaced, parse};
 use crate::pack::{Damaged, hash16};
@@ -17,7 +16,7 @@ pub(super) fn put_effect(effect: &EffectRow) -> Row {
     let expires = effect.expires;
     let bucket = match expires == Timestamp::MAX {
         true => UNENDING + effect.born.0,
-        false => bucket(expires, effect.ttl_ms),
+        false => expires.0,
     };
     let hash = effect_hash(&effect.name);
     Row {

@@ -232,7 +232,9 @@ impl Packer {
                 let block = touched.history.entry((*topic, *lane, block_of(*offset))).or_default();
                 block.push((*offset, event));
             }
-            Change::Expire { bucket } => touched.ranges.push(Write::Expire { bucket: *bucket }),
+            Change::Expire { from, to } => {
+                touched.ranges.push(Write::Expire { from: *from, to: *to });
+            }
             Change::Mark { kind, id, .. } => {
                 touched.item(Item::Mark(*kind, *id));
             }

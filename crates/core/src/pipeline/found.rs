@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, ShardId, Text, TopicId};
 use crate::limits::{
-    AUDIT_BYTES, AUDIT_ROWS_MAX, DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX,
+    AUDIT_BYTES, AUDIT_ROWS_MAX, DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, EXPIRE_ROWS_MAX,
     HISTORY_ROWS_MAX, OUTBOX_BYTES, OUTBOX_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX, POINTER_ROWS_MAX,
 };
 use crate::message::Message;
@@ -81,6 +81,7 @@ impl Lookup {
             Lookup::Unending { from } => {
                 Read::Unending { kind: RecordKind::Effect, from, rows: EFFECT_ROWS_MAX }
             }
+            Lookup::Ending { from } => Read::Ending { from, rows: EXPIRE_ROWS_MAX },
             Lookup::Pages { topic, lane, from } => {
                 Read::pages(topic, lane, from, PEEK_PAGES_MAX, PEEK_BYTES)
             }
@@ -243,6 +244,14 @@ impl<'a> Found<'a> {
         let placed: BTreeMap<Place, &Row> =
             placed.filter(|(place, _)| is_asked_for(place)).collect();
         Ok((placed.into_values().collect(), next))
+    }
+
+    /// The buckets of records from `from` on, in order. Commits under way may have changed them since.
+    pub(crate) fn ending(&self, from: u64) -> Result<Vec<u64>, Reads> {
+        let bucket = |row: &Row| {
+            if let Columns::Record { bucket, .. } = row.columns { Some(bucket) } else { None }
+        };
+        Ok(self.answer(Lookup::Ending { from })?.iter().filter_map(bucket).collect())
     }
 
     /// A message that is known to be stored. That it is not found is damage.

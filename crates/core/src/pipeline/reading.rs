@@ -55,7 +55,9 @@ impl Pipeline {
             }
             let id = ReadId(self.next_read);
             self.next_read += 1;
-            let bare = |read: &Read| matches!(read, Read::Range { bodies: false, .. });
+            let bare = |read: &Read| {
+                matches!(read, Read::Range { bodies: false, .. } | Read::Ending { .. })
+            };
             let bare = (0..reads.len()).filter(|at| bare(&reads[*at])).collect();
             self.reading.insert(id, Reading { since: self.durable, askers, bare });
             outputs.push(Output::StartRead(id, reads));

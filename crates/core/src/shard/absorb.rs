@@ -91,9 +91,12 @@ impl Shard {
             Change::Audit(link) => {
                 self.chains.insert(link.namespace.clone(), link.tip);
             }
+            Change::Record(record) => self.plan_expiry(record.bucket),
+            Change::Effect(effect) if effect.expires < Timestamp::MAX => {
+                self.plan_expiry(effect.expires.0);
+            }
             // Rows that are looked up when they are needed, not kept.
-            Change::Record(_)
-            | Change::Effect(_)
+            Change::Effect(_)
             | Change::Held { .. }
             | Change::HeldGone { .. }
             | Change::Outbox { .. }

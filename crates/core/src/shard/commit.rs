@@ -7,7 +7,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::bucket;
 use crate::change::{Decision, Entry, Lookup, Reads, Record};
 use crate::command::{
     Claim, Commit, CommitReceipt, Ending, Finish, Nack, NackKind, Part, Produce, Rejection, Reply,
@@ -180,7 +179,7 @@ impl Shard {
             kind: RecordKind::Commit,
             hash: record_hash(&commit.token),
             expires,
-            bucket: bucket(expires, ttl_ms),
+            bucket: expires.0,
             body: pack::seal(&body),
         }
     }

@@ -4,7 +4,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::bucket;
 use crate::change::{Change, Lookup, Record};
 use crate::command::{Produce, Produced, Rejection, Routed};
 use crate::id::{Text, TopicId};
@@ -149,7 +148,7 @@ impl Shard {
             kind: keyed.kind,
             hash: keyed.hash,
             expires,
-            bucket: bucket(kept_until, kept_until.since(now)),
+            bucket: kept_until.0,
             body: pack::seal(&record),
         };
         self.put_record(now, record, changes);

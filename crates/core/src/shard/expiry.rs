@@ -1,66 +1,66 @@
-//! Records that expire: which buckets are in use, and dropping those that are over.
+//! Records that are over go, in the order of their ends and a bounded number a commit, however many end together.
+//!
+//! A step looks at the next few and deletes those that are over. It begins where the last one ended: an engine may
+//! still have to walk over what was deleted before that.
 
-use crate::bucket::{LEVELS, number, width_ms};
-use crate::change::{Change, Record};
+use crate::change::{Change, Chore, Decision, Lookup, Note, Reads, Record};
 use crate::id::Text;
-use crate::limits::EXPIRE_BUCKETS_MAX;
+use crate::limits::{EXPIRE_EVERY_MS, EXPIRE_LOOK_MS, EXPIRE_ROWS_MAX};
+use crate::pipeline::found::Found;
 use crate::row::MarkKind;
-use crate::shard::Shard;
+use crate::shard::{Decided, Shard, done};
 use crate::time::Timestamp;
 
-/// Marks of a level: the next bucket to drop, and, this much further, the last one in use.
-const LAST_IN_USE: u64 = 64;
-
 impl Shard {
-    fn expiry_mark(&self, id: u64) -> u64 {
-        self.marks.get(&(MarkKind::Expiry, id)).copied().unwrap_or(0)
-    }
-
-    /// Stores a record, and remembers that its bucket is in use.
+    /// Stores a record.
     pub(super) fn put_record(&self, now: Timestamp, record: Record, changes: &mut Vec<Change>) {
-        self.use_bucket(now, record.bucket, changes);
+        debug_assert!(record.bucket > now.0, "what is over is not stored");
         changes.push(Change::Record(record));
     }
 
-    /// Remembers that a bucket is in use.
-    pub(super) fn use_bucket(&self, now: Timestamp, bucket: u64, changes: &mut Vec<Change>) {
-        let (level, index) = (bucket >> 32, bucket & u64::from(u32::MAX));
-        let (next, last) = (self.expiry_mark(level), self.expiry_mark(level + LAST_IN_USE));
-        let mut mark = |id, value| changes.push(Change::Mark { kind: MarkKind::Expiry, id, value });
-        if next > last || next == 0 {
-            mark(level, now.0.div_ceil(width_ms(level)));
-        }
-        if index > last {
-            mark(level + LAST_IN_USE, index);
+    /// There is a record of this bucket.
+    pub(super) fn plan_expiry(&mut self, bucket: u64) {
+        self.live.last_bucket = self.live.last_bucket.max(bucket);
+        if !self.live.chores.contains_key(&Chore::Expire) {
+            self.set_chore(Chore::Expire, Some(look_at(self.now, bucket)));
         }
     }
 
-    fn due_bucket(&self, level: u64) -> Option<(u64, Timestamp)> {
-        let (next, last) = (self.expiry_mark(level), self.expiry_mark(level + LAST_IN_USE));
-        (next != 0 && next <= last).then(|| (next, Timestamp(next * width_ms(level))))
+    fn expired_to(&self) -> u64 {
+        self.marks.get(&(MarkKind::Expiry, 0)).copied().unwrap_or(0)
     }
 
-    pub(super) fn next_expiry(&self) -> Option<Timestamp> {
-        (0..LEVELS).filter_map(|level| self.due_bucket(level)).map(|(_, at)| at).min()
+    pub(super) fn expire_reads(&self) -> Reads {
+        vec![Lookup::Ending { from: self.expired_to() }]
     }
 
-    /// Drops buckets that are over.
-    pub(super) fn expire(&self, now: Timestamp, changes: &mut Vec<Change>) {
-        for level in 0..LEVELS {
-            let Some((next, at)) = self.due_bucket(level) else {
-                continue;
-            };
-            if at > now {
-                continue;
-            }
-            let last = self.expiry_mark(level + LAST_IN_USE);
-            let over = (now.0 / width_ms(level)).min(last);
-            let end = (over + 1).min(next + EXPIRE_BUCKETS_MAX);
-            changes
-                .extend((next..end).map(|index| Change::Expire { bucket: number(level, index) }));
-            changes.push(Change::Mark { kind: MarkKind::Expiry, id: level, value: end });
+    /// One bounded step.
+    pub(super) fn expire(&self, now: Timestamp, found: &Found<'_>) -> Decided {
+        let from = self.expired_to();
+        let buckets = found.ending(from)?;
+        let (over, left) = buckets.split_at(buckets.partition_point(|bucket| *bucket <= now.0));
+        let is_full = over.len() >= EXPIRE_ROWS_MAX;
+        // One whose commit is under way was not seen.
+        let unseen = Some(self.live.last_bucket).filter(|bucket| *bucket > now.0);
+        let next = match left.first().copied().or(unseen) {
+            _ if is_full => Some(now),
+            next => next.map(|bucket| look_at(now, bucket)),
+        };
+        let mut decision = Decision { notes: vec![Note::Chore(Chore::Expire, next)], ..done() };
+        if let (Some(first), Some(last)) = (over.first(), over.last()) {
+            // There may be more of the last one.
+            let to = if is_full { *last.max(&(first + 1)) } else { now.0 + 1 };
+            decision.changes.push(Change::Expire { from, to });
+            decision.changes.push(Change::Mark { kind: MarkKind::Expiry, id: 0, value: to });
         }
+        Ok(decision)
     }
+}
+
+/// When to look for expired records again, if there is one of this bucket: not for every single one, and there may be
+/// others before it that nobody saw.
+fn look_at(now: Timestamp, bucket: u64) -> Timestamp {
+    Timestamp(bucket).max(now.after(EXPIRE_EVERY_MS)).min(now.after(EXPIRE_LOOK_MS))
 }
 
 /// Keeps the first `bytes_max` bytes, to a whole character.

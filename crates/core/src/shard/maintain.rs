@@ -1,5 +1,4 @@
-//! Chores nobody asks for: retention, idle groups, expired records, garbage, names nobody has. Each
-//! bounded a commit.
+//! Chores nobody asks for: retention, idle groups, garbage, names nobody has. Each bounded a commit.
 
 use crate::change::{Change, Chore, Decision, Garbage, Note, Sweep};
 use crate::command::Command;
@@ -27,12 +26,11 @@ impl Shard {
                 Chore::Retain { topic, lane } => self.retain(now, topic, lane),
                 Chore::Idle(group) => self.look_for_readers(now, group),
                 // They take reads: [`Shard::commands`] sees to it.
-                Chore::DropDead { .. } | Chore::Send { .. } => continue,
+                Chore::DropDead { .. } | Chore::Send { .. } | Chore::Expire => continue,
             };
             changes.extend(done);
             notes.push(note);
         }
-        self.expire(now, changes);
         for (id, garbage) in self.garbage.iter().take(GARBAGE_MAX) {
             sweep(*id, garbage, changes);
         }
@@ -48,6 +46,7 @@ impl Shard {
         let due = due.filter_map(|(_, chore)| match *chore {
             Chore::DropDead { source } => Some((*chore, Command::DropDead { source })),
             Chore::Send { target } => Some((*chore, Command::Send { target })),
+            Chore::Expire => Some((*chore, Command::Expire)),
             Chore::Retain { .. } | Chore::Idle(_) => None,
         });
         let due: Vec<(Chore, Command)> = due.take(CHORES_MAX).collect();
@@ -63,7 +62,6 @@ impl Shard {
         !self.garbage.is_empty()
             || !self.owners.unused.is_empty()
             || self.live.chores_due.first().is_some_and(|(at, ..)| *at <= now)
-            || self.next_expiry().is_some_and(|at| at <= now)
     }
 }
 

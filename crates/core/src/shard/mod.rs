@@ -60,10 +60,10 @@ mod violation;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit::Tip;
-use crate::change::{Change, Decision, Garbage, Lookup, Reads, Want};
+use crate::change::{Change, Chore, Decision, Garbage, Lookup, Reads, Want};
 use crate::command::{Command, Hold, Missing, Part, Rejection, Reply, TopicName};
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
-use crate::limits::LAPSE_MAX;
+use crate::limits::{EXPIRE_EVERY_MS, LAPSE_MAX};
 use crate::pack::Damaged;
 use crate::pipeline::found::{Found, Loaded, PageRun, missing};
 use crate::row::MarkKind;
@@ -209,6 +209,7 @@ impl Shard {
         match command {
             Command::Produce(produce) => self.produce_reads(produce),
             Command::DropDead { source } => self.drop_dead_reads(*source),
+            Command::Expire => self.expire_reads(),
             Command::Redrive(redrive) => self.redrive_reads(redrive),
             Command::Peek(peek) => self.peek_reads(peek),
             Command::ListDead(list) => self.list_dead_reads(list),
@@ -293,6 +294,7 @@ impl Shard {
             Command::GiveBack(hold) => Ok(self.give_back(now, hold)),
             Command::Lapse(hold) => self.lapse(now, hold, found),
             Command::DropDead { source } => self.drop_old(now, *source, found),
+            Command::Expire => self.expire(now, found),
             Command::Redrive(redrive) => self.redrive(now, redrive, found),
             Command::ViewTopic(name) => self.view_topic(name),
             Command::ViewGroup(name) => self.view_group(now, name),
@@ -338,7 +340,7 @@ impl Shard {
         let lease = self.leases.range(later..).next().map(|lease| lease.0);
         let wakeup = self.live.wakeups.first().map(|wakeup| wakeup.0);
         let chore = self.live.chores_due.first().map(|chore| chore.0);
-        [lease, wakeup, chore, self.next_expiry()].into_iter().flatten().min()
+        [lease, wakeup, chore].into_iter().flatten().min()
     }
 
     /// Looks at what has become due since the last step. Says which messages will be wanted soon.
@@ -483,6 +485,7 @@ impl Shard {
         }
         let sources: Vec<TopicId> = self.topics.keys().copied().collect();
         sources.into_iter().for_each(|source| self.plan_drop(source, Timestamp(0)));
+        self.set_chore(Chore::Expire, Some(now.after(EXPIRE_EVERY_MS)));
         self.recover_idle(now);
         self.recover_outbox(now);
     }

@@ -7,7 +7,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::bucket;
 use crate::change::{Decision, Record};
 use crate::command::{
     Command, Missing, Produce, Rejection, Reply, Routed, RoutedKey, Seen, TopicName,
@@ -145,7 +144,7 @@ impl Shard {
                         kind: RecordKind::Pin,
                         hash: keyed.pin_hash(),
                         expires,
-                        bucket: bucket(expires, ttl_ms),
+                        bucket: expires.0,
                         body: pack::seal(&pin),
                     };
                     self.put_record(now, record, &mut decision.changes);

@@ -261,6 +261,8 @@ pub(crate) struct Live {
     /// When each chore is to be done next.
     pub(crate) chores: BTreeMap<Chore, Timestamp>,
     pub(crate) chores_due: BTreeSet<(Timestamp, Chore)>,
+    /// The last bucket of a record that was stored since the recovery.
+    pub(crate) last_bucket: u64,
     /// No lease runs out before its grace after this.
     pub(crate) recovered_at: Timestamp,
     /// The time of the last batch before that.

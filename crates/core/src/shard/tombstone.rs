@@ -4,7 +4,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bucket::bucket;
 use crate::change::{Change, Entry, Record};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::pack;
@@ -88,13 +87,8 @@ impl Shard {
         let Key::Record { kind, hash } = key(group, lane, offset) else {
             unreachable!("a tombstone is a record")
         };
-        let record = Record {
-            kind,
-            hash,
-            expires,
-            bucket: bucket(expires, ttl_ms),
-            body: pack::seal(&tombstone),
-        };
+        let record =
+            Record { kind, hash, expires, bucket: expires.0, body: pack::seal(&tombstone) };
         self.put_record(now, record, changes);
     }
 }

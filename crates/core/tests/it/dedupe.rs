@@ -112,18 +112,18 @@ fn a_key_is_taken_until_its_time_is_over_to_the_millisecond() {
         1000s produce orders pay idem=k
             stored 0:0
         1059999ms produce orders pay idem=k
-            expire 0/17
             stored 0:0 before
         1059999ms produce orders other idem=k
             refused: this idempotency key belongs to another message
         1060s produce orders pay idem=k
+            expire to 1060.001s
             stored 0:1
         1060001ms produce orders pay idem=k
             stored 0:1 before
         1119999ms produce orders pay idem=k
-            expire 0/18
             stored 0:1 before
         1121s produce orders other idem=k
+            expire to 1120.001s
             stored 0:2
     "#]]);
 }
@@ -136,9 +136,9 @@ fn a_repeat_does_not_renew_the_key() {
         1000s produce orders pay idem=k
             stored 0:0
         1050s produce orders pay idem=k
-            expire 0/17
             stored 0:0 before
         1060s produce orders pay idem=k
+            expire to 1060.001s
             stored 0:1
     "#]]);
 }

@@ -1,4 +1,4 @@
-//! Records are over at their time and are dropped with their bucket some time after, never before.
+//! Records are over at their time and are deleted some time after, never before.
 
 use expect_test::expect;
 
@@ -15,10 +15,10 @@ fn taken_keys_are_dropped_after_their_time() {
         1010s produce orders m2 idem=k2
             stored 0:2
         1059s rows record
-            expire 0/17
             record 3
         1081s rows record
-            expire 0/18
+            expire to 1060.001s
+            expire to 1070.001s
             record 0
         1200s rows record
             record 0
@@ -59,11 +59,10 @@ fn ends_of_deliveries_are_dropped_after_their_time() {
             record 2
         23h rows record
             trim 0:0..3
-            expire 3/1
-            expire 3/2
             record 2
         30h rows record
-            expire 3/3
+            expire to 87401.001s
+            expire to 87411.001s
             record 0
         31h crash
         32h ack orders/biller 0:2.2
@@ -83,11 +82,10 @@ fn expiry_goes_on_after_a_crash() {
         1000s produce orders m0 idem=k0
             stored 0:0
         1001s crash until 2000s
-            expire 0/17
-            expire 0/18
-        2001s rows record
+        2011s rows record
+            expire to 2010.001s
             record 0
-        2002s produce orders m0 idem=k0
+        2012s produce orders m0 idem=k0
             stored 0:1
     "#]]);
 }
@@ -100,15 +98,14 @@ fn a_key_taken_again_outlives_the_bucket_of_its_first_life() {
         1000s produce orders m0 idem=k0
             stored 0:0
         1060s produce orders m0 idem=k0
-            expire 0/17
+            expire to 1060.001s
             stored 0:1
         1110s rows record
-            expire 0/18
             record 1
         1111s produce orders m0 idem=k0
             stored 0:1 before
         1200s rows record
-            expire 0/19
+            expire to 1120.001s
             record 0
     "#]]);
 }
@@ -126,12 +123,12 @@ fn records_of_different_lives_are_dropped_each_in_its_time() {
         world.play(&format!("{at}s wait"));
         world.rows("record")
     };
-    assert_eq!(left(&mut world, 1_000_060), 3, "over, not yet dropped");
-    assert_eq!(left(&mut world, 1_000_120), 2, "at most its own life longer");
+    assert_eq!(left(&mut world, 1_000_059), 3);
+    assert_eq!(left(&mut world, 1_000_070), 2, "within ten seconds, where some end all the time");
     assert_eq!(left(&mut world, 1_003_599), 2);
-    assert_eq!(left(&mut world, 1_007_200), 1);
+    assert_eq!(left(&mut world, 1_004_200), 1, "within ten minutes, where hardly any do");
     assert_eq!(left(&mut world, 1_604_799), 1);
-    assert_eq!(left(&mut world, 2_209_600), 0);
+    assert_eq!(left(&mut world, 1_605_400), 0);
     assert_eq!(
         world.shard().next_deadline(driftq_core::Timestamp(0)),
         None,
@@ -141,17 +138,33 @@ fn records_of_different_lives_are_dropped_each_in_its_time() {
 }
 
 #[test]
-fn what_ended_while_nobody_was_there_is_dropped_at_once() {
+fn however_many_have_ended_a_commit_deletes_few() {
     let mut world = World::new(Default::default());
-    world.play("1000000s topic short 1 dedupe=8m");
-    for (minute, key) in (0..8).zip('a'..) {
-        let second = 1_000_000 + minute * 60;
-        world.play(&format!("{second}s produce short m idem={key}"));
+    world.play("1000000s topic orders 1 dedupe=1h");
+    for second in 0..2_500 {
+        world.play(&format!("{}s produce orders m idem={second}", 1_000_000 + second));
     }
-    assert_eq!(world.rows("record"), 8);
-    let shown = world.play("1000421s crash until 1100000s");
-    let dropped = shown.iter().filter(|line| line.starts_with("expire")).count();
-    assert!((8..=10).contains(&dropped), "{dropped} buckets");
+    world.play("1002500s crash until 1100000s");
+    assert_eq!(world.rows("record"), 2_500);
+    let shown = world.play("1100010s wait");
+    let expired = shown.iter().filter(|line| line.starts_with("expire"));
+    assert_eq!(
+        expired.collect::<Vec<_>>(),
+        ["expire to 1004599s", "expire to 1005598s", "expire to 1100010.001s",]
+    );
+    assert_eq!(world.rows("record"), 0);
+    world.check();
+}
+
+#[test]
+fn what_ends_in_the_same_millisecond_goes_together() {
+    let mut world = World::new(Default::default());
+    world.play("1000000s topic orders 1 dedupe=60s");
+    for key in 0..1_200 {
+        world.play(&format!("1000000s produce orders m idem={key}"));
+    }
+    let shown = world.play("1000070s wait");
+    assert_eq!(shown.iter().filter(|line| line.starts_with("expire")).count(), 1, "{shown:?}");
     assert_eq!(world.rows("record"), 0);
     world.check();
 }

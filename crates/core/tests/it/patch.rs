@@ -179,8 +179,6 @@ fn a_longer_memory_does_not_make_a_forgotten_death_an_ack() {
             stale: dead
         20h patch orders reset=dedupe_ttl_ms,effect_ttl_ms
             trim 0:0..2
-            expire 3/1
-            expire 3/2
             orders 2..2 (0 bytes), dead 1, groups ["biller"]
         20h ack orders/biller 0:1.1
             ok
@@ -192,12 +190,12 @@ fn a_longer_memory_does_not_make_a_forgotten_death_an_ack() {
             orders/biller 0:2 acked
         25h ack orders/biller 0:0.1
             trim 0:0..3
+            expire to 86401.001s
             stale: gone
         25h ack orders/biller 0:1.1
             stale: gone
         25h crash
         144h ack orders/biller 0:2.1
-            expire 3/3
             ok
         200h ack orders/biller 0:2.1
             stale: gone
@@ -224,8 +222,7 @@ fn a_second_patch_does_not_make_the_first_forget_what_it_forgot() {
             trim 0:0..1
             orders 1..1 (0 bytes), dead 1, groups ["biller"], changed dedupe_ttl_ms effect_ttl_ms
         25h ack orders/biller 0:0.1
-            expire 3/1
-            expire 3/2
+            expire to 86401.001s
             stale: gone
     "#]]);
 }

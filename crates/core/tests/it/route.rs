@@ -100,8 +100,8 @@ fn a_pin_ends_with_its_key() {
             59s produce orders a idem=k to=receipts
                 goes on to receipts, for 1/1 until 60s
             60s produce orders a idem=k to=orders
+                expire to 60.001s
                 stored 0:0
-                expire 0/1
         "#]],
     );
 }
@@ -159,10 +159,11 @@ fn a_pin_counts_where_it_leads_and_the_clock_there_does_not() {
             66s produce receipts b idem=l routed=1/1/50s
                 stored 0:2 in receipts before
             600s rows record
-                expire 1/1
                 record 3
             2000s rows record
-                expire 1/2
+                expire to 660.001s
+                expire to 670.001s
+                expire to 722.001s
                 record 0
         "#]],
     );

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use driftq_core::row::{Key, Read, Row, Table};
+use driftq_core::row::{self, Key, Read, Row, Table};
 use futures_util::future::try_join_all;
 use futures_util::{TryStreamExt as _, pin_mut};
 use tokio_postgres::types::ToSql;
@@ -11,7 +11,7 @@ use tokio_postgres::types::ToSql;
 use super::Failed;
 use super::cells::{Form, Line, Param, arrays, key_forms};
 use super::session::Session;
-use super::statements::{All, Bound, HEADS, OWNER, UNENDING};
+use super::statements::{All, Bound, ENDING, HEADS, OWNER, UNENDING};
 use crate::Ownership;
 use crate::layout::{LOADED, key_cells, layout, row_of};
 
@@ -147,6 +147,17 @@ fn questions<'a>(all: &All, shard: i64, reads: &'a [Read]) -> Result<Vec<Asked<'
                     answers,
                     with_body: true,
                 });
+            }
+            Read::Ending { from, rows } => {
+                let params = vec![
+                    Param::Number(shard),
+                    Param::Number(from.cast_signed()),
+                    Param::Number(row::UNENDING.cast_signed()),
+                    Param::Number(limit(*rows)),
+                ];
+                let (table, answers) = (Table::Record, Answers::One(at));
+                let sql = ENDING.to_owned();
+                asked.push(Asked { table, sql, params, answers, with_body: false });
             }
         }
     }

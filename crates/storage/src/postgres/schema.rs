@@ -7,10 +7,11 @@ use super::OpenError;
 use crate::Identity;
 
 /// What each version adds, in this order, for good: a step that was released never changes.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     include_str!("migrations/0001_begin.sql"),
     include_str!("migrations/0002_operations.sql"),
     include_str!("migrations/0003_unending_by_age.sql"),
+    include_str!("migrations/0004_expiry_by_time.sql"),
 ];
 
 /// The oldest version whose programs can still work with these tables. Raised by a step that breaks them.

@@ -166,7 +166,11 @@ pub(super) const TOUCH: &str = "UPDATE record SET expires = y.expires, bucket = 
              WHERE t.shard = $1 AND t.kind = u.kind AND t.hash = u.hash LIMIT 1) x) AS y
     WHERE record.ctid = y.ctid";
 
-pub(super) const EXPIRE: &str = "DELETE FROM record WHERE shard = $1 AND bucket = ANY($2::int8[])";
+pub(super) const EXPIRE: &str =
+    "DELETE FROM record WHERE shard = $1 AND bucket >= $2 AND bucket < $3 AND expires < $3";
+
+pub(super) const ENDING: &str = "SELECT kind, hash, expires, bucket FROM record
+    WHERE shard = $1 AND bucket >= $2 AND bucket < $3 ORDER BY bucket LIMIT $4";
 
 /// By the index of buckets. The sum keeps the key's index, which would read them all, out of it.
 pub(super) const UNENDING: &str = "SELECT kind, hash, expires, bucket, body FROM record

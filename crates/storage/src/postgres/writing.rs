@@ -158,7 +158,7 @@ fn changes<'a>(
 ) -> Result<Vec<(&'a str, Vec<Param<'a>>)>, Failed> {
     let mut puts: BTreeMap<Table, Vec<&Row>> = BTreeMap::new();
     let mut deletes: BTreeMap<Table, Vec<&Key>> = BTreeMap::new();
-    let (mut trims, mut touches, mut buckets) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut trims, mut touches, mut expired) = (Vec::new(), Vec::new(), Vec::new());
     let mut ranges = Vec::new();
     for write in writes {
         match write {
@@ -178,7 +178,7 @@ fn changes<'a>(
                 cells.extend([Cell::Number(expires.0), Cell::Number(*bucket)]);
                 touches.push(cells);
             }
-            Write::Expire { bucket } => buckets.push(vec![Cell::Number(*bucket)]),
+            Write::Expire { from, to } => expired.push([*from, *to]),
         }
     }
     let with_shard = |params: Vec<Param<'a>>| {
@@ -224,8 +224,9 @@ fn changes<'a>(
     if !trims.is_empty() {
         sent.push((TRIM, with_shard(arrays(&numbers, trims)?)));
     }
-    if !buckets.is_empty() {
-        sent.push((EXPIRE, with_shard(arrays(&numbers[..1], buckets)?)));
+    for range in expired {
+        let params = range.map(|bucket| Param::Number(bucket.cast_signed()));
+        sent.push((EXPIRE, with_shard(params.into())));
     }
     Ok(sent)
 }

@@ -1,7 +1,7 @@
 //! What a reader's thread does: loads and reads, each from one snapshot.
 
 use driftq_core::ShardId;
-use driftq_core::row::{Read, Row, Table};
+use driftq_core::row::{self, Read, Row, Table};
 use rusqlite::{Connection, params_from_iter};
 
 use super::cells::Line;
@@ -96,8 +96,19 @@ fn answer(
                 })?;
             found.collect()
         }
+        Read::Ending { from, rows } => {
+            let rows = i64::try_from(*rows).unwrap_or(i64::MAX);
+            let mut select = snapshot.prepare_cached(ENDING)?;
+            let found = select.query_map((shard.0, *from, row::UNENDING, rows), |line| {
+                row_of(Table::Record, Line::of(line), false)
+            })?;
+            found.collect()
+        }
     }
 }
+
+pub(super) const ENDING: &str = "SELECT kind, hash, expires, bucket FROM record
+    WHERE shard = ?1 AND bucket >= ?2 AND bucket < ?3 ORDER BY bucket LIMIT ?4";
 
 /// By the index of buckets. The `+` keeps the key's index, which would read them all, out of it.
 pub(super) const UNENDING: &str = "SELECT kind, hash, expires, bucket, body FROM record

@@ -9,12 +9,13 @@ use super::OpenError;
 /// "drft", so that `file` and a careful program can tell whose it is.
 const APPLICATION: i32 = 0x6472_6674;
 /// What each version adds. A file of an older one is brought to the newest when it is opened to write.
-const STEPS: [&str; 5] = [
+const STEPS: [&str; 6] = [
     include_str!("schema.sql"),
     include_str!("effects.sql"),
     include_str!("version_3.sql"),
     include_str!("version_4.sql"),
     include_str!("version_5.sql"),
+    include_str!("version_6.sql"),
 ];
 const VERSION: i32 = STEPS.len() as i32;
 

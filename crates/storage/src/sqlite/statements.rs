@@ -76,7 +76,7 @@ fn statements(table: Table) -> Statements {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::reading::UNENDING;
+    use crate::sqlite::reading::{ENDING, UNENDING};
     use crate::sqlite::schema;
     use crate::sqlite::writing::EXPIRE;
 
@@ -102,6 +102,7 @@ mod tests {
             }
         }
         is_search(UNENDING, "record_bucket");
+        is_search(ENDING, "record_bucket");
         is_search(EXPIRE, "record_bucket");
     }
 }

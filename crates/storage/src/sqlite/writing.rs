@@ -69,9 +69,8 @@ pub(super) fn commit(
     Ok(commit.commit()?)
 }
 
-/// In words that tell SQLite that the index of buckets, which holds no record without an end, will do.
 pub(super) const EXPIRE: &str =
-    "DELETE FROM record WHERE shard = ?1 AND bucket = ?2 AND bucket < 9223372036854775807";
+    "DELETE FROM record WHERE shard = ?1 AND bucket >= ?2 AND bucket < ?3 AND expires < ?3";
 
 /// A commit under way.
 struct Writing<'a> {
@@ -110,7 +109,7 @@ impl<'a> Writing<'a> {
                              WHERE shard = ?1 AND kind = ?2 AND hash = ?3";
                 run(self.commit.prepare_cached(touch)?, cells)
             }
-            Write::Expire { bucket } => self.run(EXPIRE, [*bucket]),
+            Write::Expire { from, to } => self.run(EXPIRE, [*from, *to]),
         }
     }
 

@@ -27,7 +27,6 @@ pub(super) use under::Effects;
 
 use data_encoding::BASE32_NOPAD;
 
-use crate::bucket::bucket;
 use crate::change::{Change, Decision, Lookup, Reads};
 use crate::command::{Begin, BeginOf, EffectQuery, EffectView, Missing, Rejection, Reply};
 use crate::effect::{Doubt, DoubtCause, EffectName, EffectRow, EffectState, Scope, check_key};
@@ -177,9 +176,7 @@ impl Shard {
 
     /// Stores an effect.
     pub(super) fn put_effect(&self, now: Timestamp, row: EffectRow, changes: &mut Vec<Change>) {
-        if row.expires != Timestamp::MAX {
-            self.use_bucket(now, bucket(row.expires, row.ttl_ms), changes);
-        }
+        debug_assert!(row.expires > now, "what is over is not stored");
         changes.push(Change::Effect(Box::new(row)));
     }
 

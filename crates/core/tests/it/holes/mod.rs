@@ -44,9 +44,9 @@ fn hole_03_a_key_used_again_after_its_time_is_a_new_message() {
         1000s produce orders pay idem=k
             stored 0:0
         1599s produce orders pay idem=k
-            expire 1/3
             stored 0:0 before
         1600s produce orders pay idem=k
+            expire to 1600.001s
             stored 0:1
         1601s join a orders/biller
             joined

@@ -264,22 +264,19 @@ fn an_outcome_is_kept_for_its_time_and_then_begun_anew() {
         1s finish op/charge k.1 succeeded result=1
             op/charge k.1 SUCCEEDED result 1, kept until 61s
         60999ms begin op/charge k on=retry request=other
-            expire 0/1
             refused: this key belongs to another request
         60999ms begin op/charge k on=retry
             REPLAY: op/charge k.1 SUCCEEDED result 1, kept until 61s
         61s begin op/charge k on=retry request=other
+            expire to 61.001s
             EXECUTE: op/charge k.1 IN_PROGRESS until 91s
         62s finish op/charge k.1 succeeded result=2
             op/charge k.1 SUCCEEDED result 2, kept until 604862s
         3m wait
-            expire 0/2
         3m effect op/charge k
             op/charge k.1 SUCCEEDED result 2, kept until 604862s
         30d effect op/charge k
-            expire 4/1
-            expire 4/2
-            expire 4/3
+            expire to 604862.001s
             refused: no such effect
         30d rows record
             record 0
@@ -296,8 +293,7 @@ fn a_token_of_an_earlier_life_is_none() {
         1s finish op/charge k.1 succeeded result=1
             op/charge k.1 SUCCEEDED result 1, kept until 61s
         2m begin op/charge k on=retry
-            expire 0/1
-            expire 0/2
+            expire to 61.001s
             EXECUTE: op/charge k.1 IN_PROGRESS until 150s
         2m finish op/charge k.1 succeeded token=old result=2
             refused: no such effect

@@ -298,15 +298,9 @@ fn a_commit_is_told_again_after_a_crash_and_forgotten_in_the_end() {
         3s commit orders/biller 0:0.1 produce="receipts r"
             committed before, receipts 0:0
         3600s commit orders/biller 0:0.1 produce="receipts r"
-            expire 1/1
-            expire 1/2
-            expire 1/3
-            expire 1/4
-            expire 1/5
-            expire 1/6
-            expire 1/7
             committed before, receipts 0:0
         3601s commit orders/biller 0:0.1 produce="receipts r"
+            expire to 3601.001s
             stale: settled
         3602s view receipts
             receipts 0..1 (1 bytes), dead 0, groups []

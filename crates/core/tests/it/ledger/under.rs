@@ -446,9 +446,8 @@ fn the_outcome_is_kept_while_the_message_is_open() {
             ok
             orders/biller 0:0 acked
             trim 0:0..1
-            expire 0/172
         173m begin op/other x on=park
-            expire 0/173
+            expire to 10380.001s
             EXECUTE: op/other x.1 IN_PROGRESS until 10410s
         173m effect effect/orders/biller k
             refused: no such effect
@@ -482,10 +481,10 @@ fn a_dead_letter_whose_effects_may_be_forgotten_is_redriven_by_force_only() {
             dead letter 0:1 final after 1 of biller, "nack"
             orders/biller 0:1 dead
         62999ms redrive orders 0:0
-            expire 0/1
             redriven as 0:2
             a gets orders/biller 0:2.1 "a" spent 1 until 72.999s redriven 1 times from 0:0
         63s redrive orders 0:1
+            expire to 63.001s
             redriven as 0:3
             a gets orders/biller 0:3.1 "b" spent 1 until 73s redriven 1 times from 0:1
     "#]]);
@@ -510,7 +509,7 @@ fn by_force_a_forgotten_effect_is_executed_again() {
             dead letter 0:0 final after 1 of biller, "nack"
             orders/biller 0:0 dead
         63s redrive orders 0:0
-            expire 0/1
+            expire to 63.001s
             refused: its effects may be forgotten by now: they would be executed again
         64s redrive orders 0:0 force
             redriven as 0:1

@@ -292,9 +292,7 @@ fn dead_letters_are_not_trimmed() {
             ok
             dlq.orders/clerk 0:0 acked
         30d rows page dead
-            expire 4/1
-            expire 4/2
-            expire 4/3
+            expire to 605800.001s
             page 1, dead 1
         30d redrive orders 0:0
             redriven as 0:1

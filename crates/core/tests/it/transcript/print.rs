@@ -382,7 +382,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         }
         Change::MessageGone { lane, offset, .. } => format!("dead letter {lane}:{offset} is gone"),
         Change::Trim { lane, from, to, .. } => format!("trim {lane}:{from}..{to}"),
-        Change::Expire { bucket } => format!("expire {}/{}", bucket >> 32, bucket & 0xffff_ffff),
+        Change::Expire { to, .. } => format!("expire to {}", time(Timestamp(*to))),
         Change::Sweep(sweep) => swept(sweep),
         Change::Effect(row) => effect::changed(row)?,
         Change::Pointer(row) => {
