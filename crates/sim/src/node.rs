@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use driftq_checker::history::{Counters, What};
 use driftq_core::change::Effect;
+use driftq_core::command::PeerKind;
 use driftq_core::ownership::Event;
 use driftq_core::row::Write;
 use driftq_core::view::{CursorView, GroupView};
@@ -479,9 +480,9 @@ impl World {
             node.asked.insert(ticket, asked);
         }
         if let Command::Join(join) = &command {
-            let session = match polls {
-                Some(wait_ms) => Session::poll(join.consumer, Timestamp(now), wait_ms),
-                None => Session::stream(join.consumer, Timestamp(now)),
+            let session = match join.peer.kind {
+                PeerKind::Poll => Session::poll(join.consumer, Timestamp(now), polls.unwrap_or(0)),
+                PeerKind::Stream => Session::stream(join.consumer, Timestamp(now)),
             };
             let connection = Connection { session, entry, stalled_until: 0, last_line_at: now };
             node.connections.insert(join.consumer, connection);

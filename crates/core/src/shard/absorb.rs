@@ -371,6 +371,9 @@ impl Shard {
                     self.uncount_holder(before, false);
                 } else {
                     let is_settled = self.now < end;
+                    if after.is_some_and(|after| after.state == EntryState::Returned) {
+                        self.ask_again(before);
+                    }
                     self.release_holder(before, is_settled);
                 }
             }
@@ -400,13 +403,17 @@ impl Shard {
         Some(holder)
     }
 
+    /// A poll whose only message goes back was not shown it. One whose messages were settled is about to leave.
+    fn ask_again(&mut self, open: &Open) {
+        let holder = open.holder.and_then(|holder| self.live.consumers.get_mut(&holder));
+        if let Some(consumer) = holder.filter(|consumer| consumer.held == 1) {
+            consumer.is_answered = false;
+        }
+    }
+
     /// Its holder has room for another.
     fn release_holder(&mut self, open: &Open, is_settled: bool) {
         if let Some(holder) = self.uncount_holder(open, is_settled) {
-            if let Some(consumer) = self.live.consumers.get_mut(&holder) {
-                // A poll that is still here and holds nothing was not shown what it had been given.
-                consumer.is_answered &= consumer.held > 0;
-            }
             self.enqueue(holder);
         }
     }

@@ -94,7 +94,7 @@ impl Shard {
         let mut groups = BTreeSet::new();
         for poll in std::mem::take(&mut self.live.polls_given) {
             if let Some(poll) = self.live.consumers.get_mut(&poll) {
-                poll.is_answered = poll.held > 0;
+                poll.is_answered |= poll.held > 0;
                 groups.insert(poll.group);
             }
         }

@@ -144,10 +144,27 @@ fn a_poll_is_given_what_one_batch_has_for_it_and_no_more() {
             orders/biller 0:0 returned, due 4s
             a gets orders/biller 0:0.2 "m0" spent 1 until 34s
             a gets orders/biller 0:1.1 "m1" spent 1 until 34s
-        5s join b orders/biller poll
+    "#]]);
+}
+
+#[test]
+fn a_poll_whose_messages_are_settled_is_about_to_leave() {
+    check(expect![[r#"
+        0s topic orders 1
+            created
+        0s join a orders/biller poll
             joined
-        6s leave a
+        1s produce orders m0
+            stored 0:0
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+        2s ack orders/biller 0:0.1
             ok
+            orders/biller 0:0 acked
+        3s produce orders m1
+            stored 0:1
+        4s join b orders/biller poll
+            joined
+            b gets orders/biller 0:1.1 "m1" spent 1 until 34s
     "#]]);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use driftq_core::change::Delivery;
 use driftq_core::command::Join;
-use driftq_core::{ConsumerId, Line, Reply, Session, ShardId, Timestamp};
+use driftq_core::{Command, ConsumerId, Line, Reply, Session, ShardId, Timestamp};
 use tokio::time::Instant;
 
 use super::failure::Failure;
@@ -84,6 +84,14 @@ impl Connection {
         if let Ok(Some(handed)) = tokio::time::timeout(most, self.deliveries.recv()).await {
             self.take(handed);
         }
+    }
+
+    /// Is given nothing more. What it was given before has come by then, if the shard is served here; elsewhere the
+    /// consumer has another number, and leaves by being dropped.
+    pub(crate) async fn leave(&self) {
+        let leave = Command::Leave(self.join.consumer);
+        // Dropped, it leaves once more.
+        let _heard = self.node.call_here(self.shard, leave).await;
     }
 
     /// Waits until a poll has its answer.
@@ -175,7 +183,7 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         if let Some(consumer) = self.consumer {
-            self.node.tell(self.shard, driftq_core::Command::Leave(consumer));
+            self.node.tell(self.shard, Command::Leave(consumer));
         }
     }
 }
