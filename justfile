@@ -25,10 +25,11 @@ contract ENGINE='':
         case $engine in
         postgres-*)
             # With it what every engine promises: the rest of `just test` knows one PostgreSQL only.
-            DRIFTQ_TEST_ENGINE=postgres e2e/with-postgres "${engine#postgres-}" \
-                cargo nextest run -p driftq-server -p driftq-storage -E 'package(driftq-server) | test(postgres)'
+            DRIFTQ_TEST_ENGINE=postgres e2e/with-postgres "${engine#postgres-}" cargo nextest run --workspace \
+                -E 'package(driftq-server) | (package(driftq-storage) & test(postgres))'
             ;;
-        *) DRIFTQ_TEST_ENGINE=$engine e2e/with-postgres 15 cargo nextest run -p driftq-server ;;
+        # Of the whole workspace, for what `just test` has built is then built.
+        *) DRIFTQ_TEST_ENGINE=$engine e2e/with-postgres 15 cargo nextest run --workspace -E 'package(driftq-server)' ;;
         esac
     done
 
