@@ -291,7 +291,7 @@ pub struct Join {
     pub peer: Peer,
 }
 
-/// How a consumer takes part, for people who look at its group.
+/// How a consumer takes part.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peer {
     /// For as long as it likes, or for one answer.
@@ -300,7 +300,7 @@ pub struct Peer {
     pub remote: Text,
 }
 
-/// For as long as it likes, or for one answer.
+/// For as long as it likes, or for one answer: what one batch has for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the variants are what their names say")]
 pub enum PeerKind {

@@ -342,7 +342,7 @@ pub fn old_heads_are_not_loaded(engine: &dyn Engine) {
     assert_eq!(read(engine, owner, Read::Key(from)), []);
 }
 
-/// Records without an end are listed by their hashes, one kind at a time; one that gets an end is not,
+/// Records without an end are listed by their places, one kind at a time; one that gets an end is not,
 /// and no bucket that is dropped takes one along.
 pub fn records_without_an_end_are_listed(engine: &dyn Engine) {
     let owner = claim(engine, SHARD);

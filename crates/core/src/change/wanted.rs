@@ -25,7 +25,7 @@ pub enum Lookup {
     History { topic: TopicId, lane: Lane, block: u64 },
     /// Pointers of a version of a dataset behind a partition key, as many as a look takes.
     Pointers { topic: TopicId, dataset: Hash16, after: Text },
-    /// Effects without an end, by their hashes.
+    /// Effects without an end, by their places.
     Unending { from: Place },
     /// Records by their ends, from that bucket on, as many as one step deletes.
     Ending { from: u64 },

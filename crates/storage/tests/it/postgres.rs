@@ -287,10 +287,10 @@ async fn lists_of_records_read_what_they_answer() {
     for _ in 0..500 {
         let read: i64 = client.query_one(looks, &[]).await.expect("it counts").get(0);
         assert!(read < 200, "{read} for twenty");
-        if read > 0 {
+        if read >= 20 {
             return;
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("the index was not used");
+    panic!("the index was not used by both");
 }
