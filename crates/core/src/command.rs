@@ -434,8 +434,12 @@ pub enum Reply {
     Sought(Sought),
     /// A message is stored.
     Produced(Receipt),
-    /// The consumer takes part.
-    Joined { group: GroupId },
+    /// The consumer takes part, under this number where its group is served.
+    Joined {
+        group: GroupId,
+        #[serde(default)]
+        consumer: ConsumerId,
+    },
     /// The lease ends then.
     Extended { until: Timestamp },
     /// The dead letter lives again as `new`; `already`: since an earlier redrive.

@@ -462,10 +462,11 @@ impl Pipeline {
     fn release(&mut self, batch: Arc<Batch>) -> Release {
         let mut withheld = BTreeSet::new();
         for effect in &batch.effects {
-            if let Effect::Deliver(_, delivery) = effect
+            if let Effect::Deliver(consumer, delivery) = effect
                 && self.now.since(batch.now) > u64::from(delivery.lease_ms) / 2
             {
                 withheld.insert(delivery.hold);
+                self.shard.ask_again(*consumer);
                 self.arrive(None, Command::GiveBack(delivery.hold));
             }
         }

@@ -370,11 +370,7 @@ impl Shard {
                 if kept {
                     self.uncount_holder(before, false);
                 } else {
-                    let is_settled = self.now < end;
-                    if after.is_some_and(|after| after.state == EntryState::Returned) {
-                        self.ask_again(before);
-                    }
-                    self.release_holder(before, is_settled);
+                    self.release_holder(before, self.now < end);
                 }
             }
             EntryState::Expired | EntryState::Nacked => {
@@ -401,14 +397,6 @@ impl Shard {
             consumer.last_settle_at = Some(self.now);
         }
         Some(holder)
-    }
-
-    /// A poll whose only message goes back was not shown it. One whose messages were settled is about to leave.
-    fn ask_again(&mut self, open: &Open) {
-        let holder = open.holder.and_then(|holder| self.live.consumers.get_mut(&holder));
-        if let Some(consumer) = holder.filter(|consumer| consumer.held == 1) {
-            consumer.is_answered = false;
-        }
     }
 
     /// Its holder has room for another.

@@ -67,7 +67,7 @@ impl Shard {
             credit_bytes: join.credit_bytes,
             peer: join.peer.clone(),
         };
-        let reply = Reply::Joined { group };
+        let reply = Reply::Joined { group, consumer: join.consumer };
         Ok(Decision { reply, changes, notes: vec![joined], effects: Vec::new() })
     }
 

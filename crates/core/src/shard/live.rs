@@ -101,6 +101,14 @@ impl Shard {
         groups.into_iter().for_each(|group| self.thin_queue(group));
     }
 
+    /// A poll is not shown what a batch gave it: it has no answer yet.
+    pub(crate) fn ask_again(&mut self, id: ConsumerId) {
+        if let Some(consumer) = self.live.consumers.get_mut(&id) {
+            consumer.is_answered = false;
+            self.enqueue(id);
+        }
+    }
+
     /// Who has no credit left leaves the queue.
     fn thin_queue(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };

@@ -139,11 +139,25 @@ fn a_poll_is_given_what_one_batch_has_for_it_and_no_more() {
             stored 0:1
         3s view orders/biller
             next 1 of 2, committed -1, backlog 2, leased 1, waiting 0, no_credit
-        4s giveback orders/biller 0:0.1
+    "#]]);
+}
+
+#[test]
+fn a_poll_whose_messages_went_back_is_about_to_leave() {
+    check(expect![[r#"
+        0s topic orders 1
+            created
+        0s join a orders/biller poll
+            joined
+        1s produce orders m0
+            stored 0:0
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+        2s giveback orders/biller 0:0.1
             ok
-            orders/biller 0:0 returned, due 4s
-            a gets orders/biller 0:0.2 "m0" spent 1 until 34s
-            a gets orders/biller 0:1.1 "m1" spent 1 until 34s
+            orders/biller 0:0 returned, due 2s
+        3s join b orders/biller poll
+            joined
+            b gets orders/biller 0:0.2 "m0" spent 1 until 33s
     "#]]);
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use driftq_core::change::{Delivery, Effect};
 use driftq_core::command::{
-    Claim, CreateTopic, GroupName, Join, Nack, NackKind, Peer, Produce, Start, TopicName,
+    Claim, CreateTopic, GroupName, Join, Nack, NackKind, Peer, PeerKind, Produce, Start, TopicName,
 };
 use driftq_core::row::{Read, Row, Write};
 use driftq_core::{
@@ -288,6 +288,11 @@ pub(crate) fn join(consumer: u64, group: &str, credit: u32, lease_ms: u64) -> Co
         start: Start::Earliest,
         peer: Peer::default(),
     })
+}
+
+pub(crate) fn poll(consumer: u64, group: &str, lease_ms: u64) -> Command {
+    let Command::Join(join) = join(consumer, group, 9, lease_ms) else { unreachable!("it joins") };
+    Command::Join(Join { peer: Peer { kind: PeerKind::Poll, ..Peer::default() }, ..join })
 }
 
 pub(crate) fn ack(token: &LeaseToken) -> Command {

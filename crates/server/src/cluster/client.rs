@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
 use driftq_core::command::{Hold, Join};
 use driftq_core::travel::{open_answer, open_deliveries, pack_call};
-use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardId, Text};
+use driftq_core::{Answered, Command, Epoch, Reply, ShardId, Text};
 use futures_util::Stream;
 
 use super::frames::{frame, next_frame};
@@ -21,11 +21,10 @@ pub(crate) const SHARD: &str = "driftq-shard";
 /// The epoch under which it is expected to be served.
 pub(crate) const EPOCH: &str = "driftq-epoch";
 
-/// The number of a consumer there.
-pub(crate) const CONSUMER: &str = "driftq-consumer";
-
 /// How long what was on its way to a consumer that is gone may take.
 const REST_WITHIN: Duration = Duration::from_secs(5);
+/// The wait before a node that is full is told again that a consumer is gone.
+const LEAVE_AGAIN: Duration = Duration::from_millis(200);
 /// A peer that does not take a connection by then is not there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What is not answered by then is unknown.
@@ -158,17 +157,17 @@ impl Client {
                 Ok(response) => response,
                 Err(lost) => return drop(answer.send(Err(lost))),
             };
-            let consumer = consumer_of(&response);
             let mut stream = std::pin::pin!(response.bytes_stream());
             let mut seen = BytesMut::new();
             let first = next_frame(&mut stream, &mut seen).await;
             let answered = first.and_then(|frame| open_answer(&frame).ok()).ok_or(Lost::Unknown);
-            let is_in = matches!(answered, Ok(Ok(_)));
+            let consumer = match &answered {
+                Ok(Ok(Reply::Joined { consumer, .. })) => Some(*consumer),
+                _ => None,
+            };
             // Whoever asked may be gone; then nobody takes anything.
             let _gone = answer.send(answered);
-            if !is_in {
-                return;
-            }
+            let Some(consumer) = consumer else { return };
             while let Some(handed) = tokio::select! {
                 handed = next_handed(&mut stream, &mut seen) => handed,
                 () = deliver.closed() => None,
@@ -181,10 +180,10 @@ impl Client {
                 return;
             }
             // It leaves, and the stream is read to its end: what is in it was leased for nobody.
-            if let Some(consumer) = consumer {
-                let _told = client.ask(&to, &Command::Leave(consumer)).await;
-            }
             let rest = async {
+                while let Err(Lost::Overloaded) = client.ask(&to, &Command::Leave(consumer)).await {
+                    tokio::time::sleep(LEAVE_AGAIN).await;
+                }
                 while let Some(handed) = next_handed(&mut stream, &mut seen).await {
                     handed.holds().for_each(&unseen);
                 }
@@ -192,12 +191,6 @@ impl Client {
             let _cut = tokio::time::timeout(REST_WITHIN, rest).await;
         });
     }
-}
-
-/// The number that the consumer has there.
-fn consumer_of(response: &reqwest::Response) -> Option<ConsumerId> {
-    let number = response.headers().get(CONSUMER)?.to_str().ok()?.parse().ok()?;
-    Some(ConsumerId(number))
 }
 
 /// What a batch gave, or, without content, the end. None: the stream is over, or cannot be read.

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::node::{Among, Commander, Order};
 
-pub(crate) use client::{CONSUMER, Client, EPOCH, SECRET, SHARD, There};
+pub(crate) use client::{Client, EPOCH, SECRET, SHARD, There};
 pub(crate) use frames::{frame, frames};
 pub(crate) use routes::{Route, Routes};
 

@@ -13,11 +13,11 @@ use axum::response::IntoResponse as _;
 use axum::routing::post;
 use axum::{Router, middleware};
 use driftq_core::travel::{open_call, pack_answer, pack_deliveries};
-use driftq_core::{Answered, Command, ConsumerId, Epoch, Reply, ShardId};
+use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardId};
 use subtle::ConstantTimeEq as _;
 
 use super::App;
-use crate::cluster::{CONSUMER, EPOCH, SECRET, SHARD, frame, frames};
+use crate::cluster::{EPOCH, SECRET, SHARD, frame, frames};
 use crate::node::{Deliveries, Handed, Lost, Node};
 
 /// The largest batch, and what it takes to say it.
@@ -68,11 +68,6 @@ async fn call(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respon
         // It was not taken: nothing happened. A node of an older version cannot serve it.
         return told(Lost::NotServing);
     };
-    if let Command::Leave(_) = command {
-        // Its stream ends too.
-        app.node.tell(shard, command);
-        return Response::new(Body::from(pack_answer(&Ok(Reply::Done))));
-    }
     match app.node.call_here(shard, command).await {
         Ok(answered) => Response::new(Body::from(pack_answer(&answered))),
         Err(lost) => told(lost),
@@ -99,7 +94,7 @@ async fn calls(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respo
 async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
     let Some(shard) = meant(&app, &headers) else { return told(Lost::NotServing) };
     let Ok(Command::Join(mut join)) = open_call(&body) else { return told(Lost::NotServing) };
-    // Numbers of consumers are of a process.
+    // Numbers of consumers are of a process. The answer says which it is.
     join.consumer = app.node.next_consumer();
     let mut guest = Guest {
         node: app.node.clone(),
@@ -111,11 +106,7 @@ async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respon
     match app.node.join_here(shard, join).await {
         Ok((answered, deliveries)) => {
             (guest.first, guest.deliveries) = (Some(answered), Some(deliveries));
-            let consumer = guest.consumer.0.into();
-            let body = Body::from_stream(futures_util::stream::unfold(guest, Guest::next));
-            let mut response = Response::new(body);
-            response.headers_mut().insert(CONSUMER, consumer);
-            response
+            Response::new(Body::from_stream(futures_util::stream::unfold(guest, Guest::next)))
         }
         Err(lost) => told(lost),
     }

@@ -76,13 +76,12 @@ pub(crate) async fn receive(
         () = connection.answered() => {}
         _ = draining.wait_for(|is_draining| *is_draining) => {}
     }
+    // To go now would only send back what is on its way: from the disk, or with a commit.
+    if connection.is_empty() && is_loading(&app, name).await {
+        connection.wait_for_some(LOADING).await;
+    }
     if connection.is_empty() {
-        // To go now would only send back what is on its way: from the disk, or with a commit.
-        match waiting(&app, name).await {
-            Waiting::Loading => connection.wait_for_some(LOADING).await,
-            Waiting::Some => connection.leave().await,
-            Waiting::None => {}
-        }
+        connection.leave().await;
     }
     let mut deliveries = Vec::new();
     while deliveries.len() < max as usize
@@ -95,23 +94,8 @@ pub(crate) async fn receive(
     Ok(json(&Received { messages }))
 }
 
-/// What there is for a group.
-enum Waiting {
-    None,
-    Some,
-    /// Being read from the disk.
-    Loading,
-}
-
-async fn waiting(app: &App, name: GroupName) -> Waiting {
-    let Ok(Reply::Group(view)) = app.ask(Command::ViewGroup(name)).await else {
-        return Waiting::None;
-    };
-    if view.partitions.iter().any(|cursor| cursor.blocked == Some(Blocked::Loading)) {
-        return Waiting::Loading;
-    }
-    match view.partitions.iter().all(|cursor| cursor.backlog == 0) {
-        true => Waiting::None,
-        false => Waiting::Some,
-    }
+/// Whether messages for a group are being read.
+async fn is_loading(app: &App, name: GroupName) -> bool {
+    let Ok(Reply::Group(view)) = app.ask(Command::ViewGroup(name)).await else { return false };
+    view.partitions.iter().any(|cursor| cursor.blocked == Some(Blocked::Loading))
 }

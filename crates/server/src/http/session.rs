@@ -14,6 +14,9 @@ use crate::node::{Deliveries, Given, Handed, Node};
 /// The wait before a consumer whose shard was lost looks for it again.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
 
+/// How long a consumer that leaves waits for what is on its way.
+const LEAVE_WITHIN: Duration = Duration::from_secs(5);
+
 /// A consumer that takes part. Dropped, it leaves, and what the client never saw goes back.
 pub(crate) struct Connection {
     node: Node,
@@ -23,7 +26,10 @@ pub(crate) struct Connection {
     began: Instant,
     /// Said again where the shard has gone.
     join: Join,
+    /// The number it has where the shard is served.
+    number: ConsumerId,
     is_dismissed: bool,
+    has_left: bool,
 }
 
 impl Connection {
@@ -39,12 +45,21 @@ impl Connection {
         let shard = app.node.shard_of(&join.name);
         let mut leaving = Leaving { node: app.node.clone(), shard, consumer: Some(consumer) };
         let (answered, deliveries) = app.node.join(join.clone()).await?;
-        let Reply::Joined { .. } = answered? else { return Err(unexpected()) };
+        let Reply::Joined { consumer: number, .. } = answered? else { return Err(unexpected()) };
         leaving.consumer = None;
         let session = session(consumer, Timestamp(0));
         let node = app.node.clone();
-        let (began, is_dismissed) = (Instant::now(), false);
-        Ok(Connection { node, shard, session, deliveries, began, join, is_dismissed })
+        Ok(Connection {
+            node,
+            shard,
+            session,
+            deliveries,
+            began: Instant::now(),
+            join,
+            number,
+            is_dismissed: false,
+            has_left: false,
+        })
     }
 
     fn now(&self) -> Timestamp {
@@ -86,12 +101,18 @@ impl Connection {
         }
     }
 
-    /// Is given nothing more. What it was given before has come by then, if the shard is served here; elsewhere the
-    /// consumer has another number, and leaves by being dropped.
-    pub(crate) async fn leave(&self) {
-        let leave = Command::Leave(self.join.consumer);
-        // Dropped, it leaves once more.
-        let _heard = self.node.call_here(self.shard, leave).await;
+    /// Is given nothing more, and takes what it was given before.
+    pub(crate) async fn leave(&mut self) {
+        let leave = async {
+            self.has_left = self.node.leave(self.shard, self.number).await.is_ok();
+            while self.has_left
+                && let Some(handed) = self.deliveries.recv().await
+            {
+                self.take(handed);
+            }
+        };
+        // If it was not heard, it leaves by being dropped.
+        let _heard = tokio::time::timeout(LEAVE_WITHIN, leave).await;
     }
 
     /// Waits until a poll has its answer.
@@ -127,11 +148,11 @@ impl Connection {
             return false;
         }
         match self.node.join(self.join.clone()).await {
-            Ok((Ok(_), deliveries)) => {
-                self.deliveries = deliveries;
+            Ok((Ok(Reply::Joined { consumer, .. }), deliveries)) => {
+                (self.number, self.deliveries) = (consumer, deliveries);
                 true
             }
-            Ok((Err(_), _)) => false,
+            Ok(_) => false,
             Err(_) => {
                 tokio::time::sleep(FOLLOW_AGAIN).await;
                 true
@@ -168,7 +189,9 @@ impl Drop for Connection {
         self.deliveries.close();
         self.take_what_came();
         for command in self.session.end() {
-            self.node.tell(self.shard, command);
+            if !(self.has_left && matches!(command, Command::Leave(_))) {
+                self.node.tell(self.shard, command);
+            }
         }
     }
 }

@@ -278,8 +278,8 @@ impl Node {
         name.topic.shard(self.shards())
     }
 
-    /// Lets a consumer take part. What it is given comes through the second; it ends when the consumer is
-    /// dismissed or the shard is lost.
+    /// Lets a consumer take part. What it is given comes through the second; it ends when the consumer has left or is
+    /// dismissed, or the shard is lost.
     pub(crate) async fn join(&self, join: Join) -> Result<(Answered, Deliveries), Lost> {
         let shard = self.shard_of(&join.name);
         let ask = || async {
@@ -287,6 +287,16 @@ impl Node {
             Ok((call.answered().await?, deliveries))
         };
         self.until_heard(ask).await
+    }
+
+    /// Lets a consumer go, by the number it has where the shard is served. Its deliveries end with the last that
+    /// was on the way.
+    pub(crate) async fn leave(
+        &self,
+        shard: ShardId,
+        consumer: ConsumerId,
+    ) -> Result<Answered, Lost> {
+        self.peers.call(shard, Command::Leave(consumer))?.answered().await
     }
 
     /// Whether this process serves a shard under this epoch.

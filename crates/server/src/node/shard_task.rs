@@ -196,6 +196,8 @@ struct Serving<'a> {
     next_ticket: u64,
     /// By ticket.
     calls: HashMap<u64, Answer>,
+    /// Consumers that wait until they have left, by ticket.
+    leaving: HashMap<u64, ConsumerId>,
     consumers: BTreeMap<ConsumerId, Deliver>,
     reads: FuturesUnordered<Under<'a, ReadDone>>,
     commits: FuturesOrdered<Under<'a, CommitDone>>,
@@ -225,6 +227,7 @@ impl<'a> Serving<'a> {
             began,
             next_ticket: 0,
             calls: HashMap::new(),
+            leaving: HashMap::new(),
             consumers: BTreeMap::new(),
             reads: FuturesUnordered::new(),
             commits: FuturesOrdered::new(),
@@ -289,6 +292,9 @@ impl<'a> Serving<'a> {
         let command = match mail {
             Mail::Call(command, answer) => {
                 self.calls.insert(ticket.0, answer);
+                if let Command::Leave(consumer) = command {
+                    self.leaving.insert(ticket.0, consumer);
+                }
                 command
             }
             Mail::Join(join, deliver, answer) => {
@@ -361,6 +367,10 @@ impl<'a> Serving<'a> {
             if let Some(answer) = self.calls.remove(&ticket.0) {
                 // Whoever asked may be gone.
                 let _gone = answer.send(Ok(answered));
+            }
+            if let Some(consumer) = self.leaving.remove(&ticket.0) {
+                // It was handed all it was given before: its batches were released in order.
+                self.consumers.remove(&consumer);
             }
         }
         // A batch at a time: a poll that wakes up finds all it was given.

@@ -149,6 +149,34 @@ async fn what_a_poll_through_another_node_does_not_take_goes_back() {
     }
 }
 
+/// Large messages are on their way for longer than the answer that the poll has joined.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_poll_that_does_not_wait_takes_large_messages_from_another_node() {
+    let [one, two] = Broker::nodes::<2>(SHARDS).await;
+    one.topic("t").await;
+    let value = "v".repeat(100_000);
+    for node in [&one, &two] {
+        for _ in 0..40 {
+            one.produce("t", &value).await;
+        }
+        let mut taken = 0;
+        for _ in 0..40 {
+            let wanted = json!({ "topic": "t", "group": "g", "owner": "o", "max": 40, "wait_ms": 0, "lease_ms": 60_000 });
+            let received = node.post("/v1/receive", wanted).await.is(200);
+            let deliveries = received["messages"].as_array().expect("messages");
+            if deliveries.is_empty() {
+                break;
+            }
+            for delivery in deliveries {
+                assert_eq!(delivery["attempts"], 1, "{}", delivery["offset"]);
+                node.ack(token(delivery)).await.is(204);
+                taken += 1;
+            }
+        }
+        assert_eq!(taken, 40, "an empty answer means that there is nothing");
+    }
+}
+
 /// What only nodes may say, nobody else may.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_are_not_nodes() {

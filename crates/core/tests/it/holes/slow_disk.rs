@@ -1,9 +1,10 @@
 //! Hole 19: leases run out while their own commit waits for the disk, and healthy work dies.
 
 use driftq_core::change::{Change, EntryState};
-use driftq_core::{RetryPolicy, SettingsPatch, Timestamp};
+use driftq_core::command::Claim;
+use driftq_core::{Command, RetryPolicy, SettingsPatch, Timestamp};
 
-use crate::held::{Held, ack, join, produce, topic};
+use crate::held::{Held, ack, group_name, join, poll, produce, topic};
 
 #[test]
 fn hole_19_a_lease_whose_commit_is_slow_costs_no_attempt_and_is_given_back() {
@@ -41,6 +42,42 @@ fn hole_19_a_lease_whose_commit_is_slow_costs_no_attempt_and_is_given_back() {
     );
     assert_eq!(delivery.expires_at, Timestamp(70_000));
     held.ask(ack(&delivery.token)).expect("acked");
+}
+
+/// It has no answer yet, and waits on.
+#[test]
+fn hole_19_a_poll_that_is_not_shown_its_message_is_given_another() {
+    let mut held = Held::new();
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    held.ask(poll(1, "biller", 10_000)).expect("joined");
+    held.arrive(produce("m0"));
+    held.turn();
+    held.turn_at(6_000);
+    held.finish_commit();
+    assert_eq!((held.withheld, held.deliveries.len()), (1, 0));
+    held.settle();
+    let attempts: Vec<u32> =
+        held.deliveries.iter().map(|(_, delivery)| delivery.hold.attempt).collect();
+    assert_eq!(attempts, [2]);
+}
+
+#[test]
+fn hole_19_a_poll_whose_message_somebody_else_ended_before_it_was_shown_is_given_the_next() {
+    let mut held = Held::new();
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    held.ask(poll(1, "biller", 10_000)).expect("joined");
+    held.arrive(produce("m0"));
+    held.turn();
+    // By position, as v1 did, while the commit waits for the disk.
+    let name = group_name("biller");
+    let owner = "worker-1".into();
+    held.arrive(Command::Ack(Claim::Owner { name, partition: 0, offset: 0, owner }));
+    held.turn_at(6_000);
+    held.finish_commit();
+    assert_eq!((held.withheld, held.deliveries.len()), (1, 0));
+    held.settle();
+    held.ask(produce("m1")).expect("stored");
+    assert_eq!(held.deliveries.len(), 1);
 }
 
 #[test]
