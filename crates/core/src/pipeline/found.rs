@@ -79,6 +79,8 @@ impl Lookup {
                 bodies: true,
             },
             Lookup::Unending { from } => {
+                // Where to go on comes from clients: before the first are all that have an end.
+                let from = from.max(Place::FIRST);
                 Read::Unending { kind: RecordKind::Effect, from, rows: EFFECT_ROWS_MAX }
             }
             Lookup::Ending { from } => Read::Ending { from, rows: EXPIRE_ROWS_MAX },

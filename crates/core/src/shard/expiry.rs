@@ -40,16 +40,19 @@ impl Shard {
         let buckets = found.ending(from)?;
         let (over, left) = buckets.split_at(buckets.partition_point(|bucket| *bucket <= now.0));
         let is_full = over.len() >= EXPIRE_ROWS_MAX;
-        // One whose commit is under way was not seen.
-        let unseen = Some(self.live.last_bucket).filter(|bucket| *bucket > now.0);
-        let next = match left.first().copied().or(unseen) {
+        // One whose commit was under way was not seen.
+        let unseen = self.live.last_bucket;
+        let next = match left.first().copied().or(Some(unseen).filter(|bucket| *bucket > now.0)) {
             _ if is_full => Some(now),
             next => next.map(|bucket| look_at(now, bucket)),
         };
         let mut decision = Decision { notes: vec![Note::Chore(Chore::Expire, next)], ..done() };
-        if let (Some(first), Some(last)) = (over.first(), over.last()) {
-            // There may be more of the last one.
-            let to = if is_full { *last.max(&(first + 1)) } else { now.0 + 1 };
+        if !over.is_empty() || (from.max(1)..=now.0).contains(&unseen) {
+            let to = match over {
+                // There may be more of the last one.
+                [first, .., last] if is_full => *last.max(&(first + 1)),
+                _ => now.0 + 1,
+            };
             decision.changes.push(Change::Expire { from, to });
             decision.changes.push(Change::Mark { kind: MarkKind::Expiry, id: 0, value: to });
         }

@@ -1,7 +1,12 @@
 //! Records are over at their time and are deleted some time after, never before.
 
+use driftq_core::row::Read;
+use driftq_core::{SettingsPatch, Timestamp};
+use driftq_storage::Engine as _;
+use driftq_storage::conformance::wait;
 use expect_test::expect;
 
+use crate::held::{Held, keyed, topic};
 use crate::transcript::{World, check};
 
 #[test]
@@ -154,6 +159,37 @@ fn however_many_have_ended_a_commit_deletes_few() {
     );
     assert_eq!(world.rows("record"), 0);
     world.check();
+}
+
+/// A look that began before it was there returns when it is over already.
+#[test]
+fn a_record_that_ended_while_nobody_saw_it_goes_too() {
+    let mut held = Held::new();
+    let patch = SettingsPatch {
+        dedupe_ttl_ms: Some(60_000),
+        effect_ttl_ms: Some(60_000),
+        ..SettingsPatch::default()
+    };
+    held.ask(topic(1, patch)).expect("a topic");
+    held.turn_at(10_000);
+    held.look();
+    held.arrive(keyed("m0", "k0"));
+    held.turn();
+    assert_eq!(held.reads.len(), 2, "what ends, and the key");
+    held.reads.rotate_left(1);
+    held.finish_read();
+    held.turn();
+    held.finish_commit();
+    let stored = Read::Ending { from: 0, rows: 9 };
+    let count = |held: &Held| {
+        let rows = wait(held.engine.read(held.ownership, vec![stored.clone()]));
+        rows.expect("memory does not fail")[0].len()
+    };
+    assert_eq!(count(&held), 1);
+    held.now = Timestamp(200_000);
+    held.settle();
+    assert_eq!(count(&held), 0);
+    assert_eq!(held.pipeline.next_deadline(), None, "nothing is left to be done");
 }
 
 #[test]

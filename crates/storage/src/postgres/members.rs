@@ -64,8 +64,12 @@ const CLAIM_AS: &str = concat!(
 const GIVE_UP: &str = "UPDATE shard SET node = NULL WHERE shard = $1 AND epoch = $2";
 
 /// What a row says it was renewed at tells whether it is still the one that was seen.
-const VOID: &str =
-    concat!("UPDATE node SET until = renewed_at WHERE node = $1 AND ", ms!("renewed_at"), " = $2");
+const VOID: &str = concat!(
+    "UPDATE node SET until = renewed_at FROM unnest($1::bigint[], $2::bigint[]) AS seen (node, renewed)
+     WHERE node.node = seen.node AND ",
+    ms!("renewed_at"),
+    " = seen.renewed"
+);
 
 const LEAVE: &str = "DELETE FROM node WHERE node = $1";
 
@@ -185,10 +189,13 @@ async fn renew(
         .query(&statement, &[&me, address, version, &rules, &draining, &lease_ms])
         .await?;
     let shown = shown(rows)?;
-    for (node, renewed_at) in shown.ahead() {
+    let number = |(node, renewed_at): (NodeId, Timestamp)| {
+        (node.0.cast_signed(), renewed_at.0.cast_signed())
+    };
+    let (nodes, renewed): (Vec<i64>, Vec<i64>) = shown.ahead().map(number).unzip();
+    if !nodes.is_empty() {
         let void = session.prepared(VOID).await?;
-        let (node, renewed_at) = (node.0.cast_signed(), renewed_at.0.cast_signed());
-        session.client.execute(&void, &[&node, &renewed_at]).await?;
+        session.client.execute(&void, &[&nodes, &renewed]).await?;
     }
     Ok(shown)
 }

@@ -234,6 +234,19 @@ async fn a_page_has_as_many_as_were_asked_for_and_a_cursor_may_be_used_again() {
     assert_eq!(third.get("next_cursor"), None);
 }
 
+/// It is from a client, who may have made it up. More have ended than a step reads.
+#[tokio::test]
+async fn a_cursor_before_the_first_is_the_first() {
+    let broker = Broker::start().await;
+    for number in 0..300 {
+        let began = broker.execute(&format!("done {number}"), json!({ "on_doubt": "park" })).await;
+        broker.finish(&began, json!({ "status": "SUCCEEDED" })).await.is(200);
+    }
+    broker.execute("open", json!({ "on_doubt": "park" })).await;
+    let page = broker.get("/v1/idempotency?state=IN_PROGRESS&cursor=MDowOjA").await.is(200);
+    assert_eq!(page["effects"][0]["key"], "open", "{page}");
+}
+
 #[tokio::test]
 async fn what_ran_out_is_listed_as_doubt_though_nobody_wrote_it_down() {
     let broker = Broker::start().await;
