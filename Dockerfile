@@ -1,6 +1,6 @@
 # One static binary and nothing else. Alpine's Rust builds for musl, so nothing is linked at run time.
 FROM rust:1.95.0-alpine AS build
-# For the C of SQLite and of the allocator.
+# For the C of SQLite, of the allocator and of TLS.
 RUN apk add --no-cache gcc make musl-dev
 WORKDIR /src
 COPY . .

@@ -13,7 +13,7 @@ Exit codes:
   0  done
   1  failed, for a reason that is none of these
   2  wrong input: the command line, the configuration, or a value that the server refuses
-  3  not found: the topic, group, message or effect is not there
+  3  not found: the topic, group, message, effect, node or shard is not there
   4  conflict: a lease that is over, another shape or content under the same name
   5  not allowed: the key is missing or wrong
   6  overloaded: nothing was stored, come back later

@@ -16,7 +16,7 @@ use crate::output::{self, Format};
 #[command(group = ArgGroup::new("storage").required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
-  driftq restored --database-url postgresql://driftq@db.example/driftq
+  driftq restored --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
   driftq restored --data ./data")]
 pub(crate) struct Restored {
     /// The database
@@ -45,7 +45,7 @@ impl Restored {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  driftq copy --data ./data --database-url postgresql://driftq@db.example/driftq
+  driftq copy --data ./data --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
 
 Stop the server first, and never start it on the directory again: tokens of both would be taken by both.")]
 pub(crate) struct CopyTo {

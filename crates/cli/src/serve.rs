@@ -13,7 +13,7 @@ Examples:
   driftq serve --data ./data                     one node, everything on disk
   driftq serve --data ./data --listen 0.0.0.0:8080 --api-key-file key.txt
   driftq serve --engine memory                   nothing survives
-  driftq serve --engine postgres --database-url postgresql://driftq@db.example/driftq
+  driftq serve --engine postgres --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
   driftq config                                  the values it would start with")]
 pub(crate) struct Serve {
     #[command(flatten)]

@@ -45,8 +45,8 @@ Examples:
     /// Read the shards of a database and say whether they are whole; nodes may run meanwhile
     #[command(after_help = "\
 Examples:
-  driftq shard check --database-url postgresql://driftq@db.example/driftq
-  driftq shard check --database-url postgresql://driftq@db.example/driftq --shard 12")]
+  driftq shard check --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
+  driftq shard check --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full' --shard 12")]
     Check {
         /// The database
         #[arg(long, value_name = "URL", env = "DRIFTQ_DATABASE_URL", hide_env_values = true)]

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use axum::http::uri::Authority;
 pub use driftq_core::Settings;
 use driftq_core::command::CreateTopic;
 use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
@@ -139,8 +140,13 @@ impl Config {
         }
         let is_postgres = matches!(self.engine, EngineConfig::Postgres(_));
         if is_postgres && self.advertise.is_none() && self.listen.ip().is_unspecified() {
-            let says = "is missing: other nodes cannot tell from listen where this one is";
+            let says = "is missing: other nodes cannot tell from listen where this one is; write it as http://one.example:8080";
             fault("cluster.advertise", says.to_owned());
+        }
+        if let Some(given) = self.advertise.as_deref().filter(|given| !is_address(given)) {
+            let says =
+                format!("{given} is not where a node is: write it as http://one.example:8080");
+            fault("cluster.advertise", says);
         }
         if let Some(Rejection::Invalid { field, why }) = refused(&self.defaults) {
             fault(&format!("defaults.{field}"), why.to_string());
@@ -156,6 +162,12 @@ pub struct Fault {
     pub key: String,
     /// What is wrong with it.
     pub why: String,
+}
+
+/// Nodes add the path to it, and take it for the name of a node.
+fn is_address(text: &str) -> bool {
+    let rest = text.strip_prefix("http://").filter(|rest| !rest.contains('/'));
+    rest.is_some_and(|authority| authority.parse::<Authority>().is_ok())
 }
 
 /// Whether topics can have these settings is for the core to say: it is asked for one, in a shard that

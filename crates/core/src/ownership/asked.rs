@@ -7,16 +7,16 @@ use crate::id::{NodeId, ShardId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unfit {
     /// It is not alive, or never was.
-    #[error("there is no such node")]
+    #[error("there is no such node: `driftq node list` shows those that are alive")]
     NoNode,
     /// The number is too high.
-    #[error("there is no such shard")]
+    #[error("there is no such shard: `driftq shard list` shows them")]
     NoShard,
     /// Nobody would serve anything.
     #[error("no other node takes shards: start one first")]
     LastNode,
     /// It would give the shard up at once.
-    #[error("the node takes no shards now")]
+    #[error("the node takes no shards now: undrain it, or name another")]
     TakesNone,
 }
 

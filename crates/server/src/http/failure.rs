@@ -209,7 +209,8 @@ impl From<Rejection> for Failure {
                     Full::Bytes(group) => ("partition_buffer_bytes_full", group),
                     Full::Storage => return storage_low(retry_after_ms),
                     Full::Outbox => {
-                        let says = "too many messages wait for the shard of that topic";
+                        let says =
+                            "too many messages wait for the shard of that topic: repeat later";
                         return Failure::new(ErrorCode::ResourceExhausted, says)
                             .with("reason", "outbox_full")
                             .retry_after_ms(retry_after_ms);

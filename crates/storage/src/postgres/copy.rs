@@ -35,7 +35,9 @@ pub enum CopyError {
     From(#[from] sqlite::OpenError),
     #[error(transparent)]
     To(#[from] OpenError),
-    #[error("nothing was copied: of {table} {read} rows were read and {found} are there")]
+    #[error(
+        "nothing was copied, try again: of {table} {read} rows were read and {found} are there"
+    )]
     Miscounted { table: &'static str, read: u64, found: u64 },
 }
 

@@ -37,10 +37,15 @@ pub async fn inspect(
     each: &mut (dyn FnMut(Inspected) + Send),
 ) -> Result<(), OpenError> {
     let moment = Moment::begin(url).await?;
-    for ownership in moment.shards().await? {
-        if shard.is_none_or(|shard| shard == ownership.shard) {
-            each(moment.inspect(ownership).await?);
-        }
+    let all = moment.shards().await?;
+    let wanted = |of: &&Ownership| shard.is_none_or(|shard| shard == of.shard);
+    if let Some(shard) = shard
+        && !all.iter().any(|of| of.shard == shard)
+    {
+        return Err(OpenError::NoShard { shard, shards: all.len() });
+    }
+    for ownership in all.iter().filter(wanted) {
+        each(moment.inspect(*ownership).await?);
     }
     Ok(())
 }

@@ -66,16 +66,18 @@ pub enum OpenError {
     Url(String),
     #[error("the database cannot be used: {0}")]
     Unfit(String),
-    #[error("the database cannot be reached: {0}")]
+    #[error("the database cannot be used: {0}")]
     Database(String),
     #[error("the database has format {version}, this driftq knows {known}: use a newer driftq")]
     Newer { version: usize, known: usize },
     #[error("the database has {0} shards and keeps their number: leave storage.shards out")]
     Shards(u32),
-    #[error("the database does not hold what it should: {0}")]
+    #[error("the database does not hold what it should: {0}; restore it from a backup")]
     Damaged(String),
     #[error("the database holds no storage of DriftQ: give the URL of one that does")]
     Missing,
+    #[error("there is no shard {shard}: the database has {shards}, from 0")]
+    NoShard { shard: ShardId, shards: usize },
     #[error("the database holds a storage already: give an empty one")]
     Taken,
     #[error(
@@ -226,7 +228,9 @@ impl Postgres {
             let unknown = |why: &str| EngineError::Unknown(why.to_owned());
             match done.await {
                 Ok(Ok(done)) => Ok(done?),
-                Ok(Err(_)) => Err(unknown("PostgreSQL does not answer")),
+                Ok(Err(_)) => Err(unknown(
+                    "PostgreSQL does not answer in time: look at its log, its locks and its disk",
+                )),
                 Err(_) => Err(unknown("the engine has stopped")),
             }
         })

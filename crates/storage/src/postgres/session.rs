@@ -33,6 +33,8 @@ const IDENTITY: &str = "SELECT value FROM meta WHERE name = 'identity'";
 const ANOTHER: &str =
     "the database was restored, or is another than this process began with: restart it";
 
+const SILENT: &str = "the server takes the connection and says nothing: is it paused?";
+
 /// A connection that nobody else uses meanwhile.
 pub(super) struct Session {
     pub(super) client: Client,
@@ -51,8 +53,7 @@ impl Session {
         };
         // A server that is paused takes the connection and says nothing.
         let client = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let client =
-            client.map_err(|_| Failed::Database("the server does not answer".to_owned()))??;
+        let client = client.map_err(|_| Failed::Database(SILENT.to_owned()))??;
         Ok(Session { client, statements: HashMap::new(), warnings })
     }
 

@@ -113,7 +113,9 @@ pub(super) fn unless_warned(session: &Session, warned: u64) -> Result<(), Failed
     if session.warnings() == warned {
         return Ok(());
     }
-    Err(Failed::Database("PostgreSQL warned: it may not be replicated".to_owned()))
+    Err(Failed::Database(
+        "PostgreSQL warned: it may not be replicated; look at its standbys".to_owned(),
+    ))
 }
 
 fn head<'a>(
