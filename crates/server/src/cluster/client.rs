@@ -180,15 +180,17 @@ impl Client {
                 return;
             }
             // It leaves, and the stream is read to its end: what is in it was leased for nobody.
-            let rest = async {
+            let leave = async {
                 while let Err(Lost::Overloaded) = client.ask(&to, &Command::Leave(consumer)).await {
                     tokio::time::sleep(LEAVE_AGAIN).await;
                 }
+            };
+            let rest = async {
                 while let Some(handed) = next_handed(&mut stream, &mut seen).await {
                     handed.holds().for_each(&unseen);
                 }
             };
-            let _cut = tokio::time::timeout(REST_WITHIN, rest).await;
+            let _cut = tokio::time::timeout(REST_WITHIN, async { tokio::join!(leave, rest) }).await;
         });
     }
 }

@@ -77,8 +77,13 @@ pub(crate) async fn receive(
         _ = draining.wait_for(|is_draining| *is_draining) => {}
     }
     // To go now would only send back what is on its way: from the disk, or with a commit.
-    if connection.is_empty() && is_loading(&app, name).await {
-        connection.wait_for_some(LOADING).await;
+    if connection.is_empty() {
+        let loaded = async {
+            if is_loading(&app, name).await {
+                connection.wait_for_some().await;
+            }
+        };
+        let _in_vain = tokio::time::timeout(LOADING, loaded).await;
     }
     if connection.is_empty() {
         connection.leave().await;

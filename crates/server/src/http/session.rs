@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::{App, unexpected};
+use crate::cluster::There;
 use crate::node::{Deliveries, Given, Handed, Node};
 
 /// The wait before a consumer whose shard was lost looks for it again.
@@ -26,7 +27,8 @@ pub(crate) struct Connection {
     began: Instant,
     /// Said again where the shard has gone.
     join: Join,
-    /// The number it has where the shard is served.
+    /// Where it joined, unless here, and the number it has there.
+    there: Option<There>,
     number: ConsumerId,
     is_dismissed: bool,
     has_left: bool,
@@ -44,7 +46,7 @@ impl Connection {
         let join = join(consumer);
         let shard = app.node.shard_of(&join.name);
         let mut leaving = Leaving { node: app.node.clone(), shard, consumer: Some(consumer) };
-        let (answered, deliveries) = app.node.join(join.clone()).await?;
+        let (answered, deliveries, there) = app.node.join(join.clone()).await?;
         let Reply::Joined { consumer: number, .. } = answered? else { return Err(unexpected()) };
         leaving.consumer = None;
         let session = session(consumer, Timestamp(0));
@@ -56,6 +58,7 @@ impl Connection {
             deliveries,
             began: Instant::now(),
             join,
+            there,
             number,
             is_dismissed: false,
             has_left: false,
@@ -94,9 +97,9 @@ impl Connection {
         self.session.is_empty()
     }
 
-    /// Waits for something to come, but not for ever.
-    pub(crate) async fn wait_for_some(&mut self, most: Duration) {
-        if let Ok(Some(handed)) = tokio::time::timeout(most, self.deliveries.recv()).await {
+    /// Waits for something to come.
+    pub(crate) async fn wait_for_some(&mut self) {
+        if let Some(handed) = self.deliveries.recv().await {
             self.take(handed);
         }
     }
@@ -104,7 +107,8 @@ impl Connection {
     /// Is given nothing more, and takes what it was given before.
     pub(crate) async fn leave(&mut self) {
         let leave = async {
-            self.has_left = self.node.leave(self.shard, self.number).await.is_ok();
+            let left = self.node.leave(self.shard, self.there.as_ref(), self.number);
+            self.has_left = left.await.is_ok();
             while self.has_left
                 && let Some(handed) = self.deliveries.recv().await
             {
@@ -148,8 +152,8 @@ impl Connection {
             return false;
         }
         match self.node.join(self.join.clone()).await {
-            Ok((Ok(Reply::Joined { consumer, .. }), deliveries)) => {
-                (self.number, self.deliveries) = (consumer, deliveries);
+            Ok((Ok(Reply::Joined { consumer, .. }), deliveries, there)) => {
+                (self.number, self.deliveries, self.there) = (consumer, deliveries, there);
                 true
             }
             Ok(_) => false,

@@ -34,7 +34,7 @@ pub(crate) use mailbox::{Answer, Deliver, Deliveries, Given, Handed};
 pub(crate) use numbers::Counted;
 pub use status::Status;
 
-use crate::cluster::{Client, Route, Routes, Seat};
+use crate::cluster::{Client, Route, Routes, Seat, There};
 use crate::metrics::Metrics;
 use mailbox::{Call, Mail, Mailbox};
 use numbers::Numbers;
@@ -279,24 +279,28 @@ impl Node {
     }
 
     /// Lets a consumer take part. What it is given comes through the second; it ends when the consumer has left or is
-    /// dismissed, or the shard is lost.
-    pub(crate) async fn join(&self, join: Join) -> Result<(Answered, Deliveries), Lost> {
+    /// dismissed, or the shard is lost. The third is where that is, unless it is here.
+    pub(crate) async fn join(
+        &self,
+        join: Join,
+    ) -> Result<(Answered, Deliveries, Option<There>), Lost> {
         let shard = self.shard_of(&join.name);
         let ask = || async {
-            let (call, deliveries) = self.peers.join(shard, join.clone())?;
-            Ok((call.answered().await?, deliveries))
+            let (call, deliveries, there) = self.peers.join(shard, join.clone())?;
+            Ok((call.answered().await?, deliveries, there))
         };
         self.until_heard(ask).await
     }
 
-    /// Lets a consumer go, by the number it has where the shard is served. Its deliveries end with the last that
-    /// was on the way.
+    /// Lets a consumer go from where it joined, by its number there. Its deliveries end with the last that was on
+    /// the way.
     pub(crate) async fn leave(
         &self,
         shard: ShardId,
-        consumer: ConsumerId,
+        there: Option<&There>,
+        number: ConsumerId,
     ) -> Result<Answered, Lost> {
-        self.peers.call(shard, Command::Leave(consumer))?.answered().await
+        self.peers.leave(shard, there, number)?.answered().await
     }
 
     /// Whether this process serves a shard under this epoch.

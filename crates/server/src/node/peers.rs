@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::command::Join;
-use driftq_core::{Command, Epoch, ShardId};
+use driftq_core::{Command, ConsumerId, Epoch, ShardId};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Lost;
@@ -94,17 +94,43 @@ impl Peers {
         }
     }
 
-    pub(super) fn join(&self, shard: ShardId, join: Join) -> Result<(Call, Deliveries), Lost> {
+    /// Says also where it is, unless it is here.
+    pub(super) fn join(
+        &self,
+        shard: ShardId,
+        join: Join,
+    ) -> Result<(Call, Deliveries, Option<There>), Lost> {
         match self.way(shard)? {
-            Way::Here(mailbox) => mailbox.join(join),
+            Way::Here(mailbox) => {
+                let (call, deliveries) = mailbox.join(join)?;
+                Ok((call, deliveries, None))
+            }
             Way::There(client, there) => {
                 let (answer, answered) = oneshot::channel();
                 let (deliver, deliveries) = mpsc::unbounded_channel();
                 let peers = self.clone();
                 let unseen = move |hold| peers.tell(shard, Command::GiveBack(hold));
-                client.join(there, join, deliver, answer, unseen);
-                Ok((Call(answered), deliveries))
+                client.join(there.clone(), join, deliver, answer, unseen);
+                Ok((Call(answered), deliveries, Some(there)))
             }
+        }
+    }
+
+    /// Lets a consumer go where it joined: elsewhere its number is another's.
+    pub(super) fn leave(
+        &self,
+        shard: ShardId,
+        there: Option<&There>,
+        number: ConsumerId,
+    ) -> Result<Call, Lost> {
+        let leave = Command::Leave(number);
+        match (there, &self.others) {
+            (Some(there), Some(others)) => {
+                let (answer, answered) = oneshot::channel();
+                others.client.call(there.clone(), leave, answer);
+                Ok(Call(answered))
+            }
+            _ => self.here(shard).call(leave),
         }
     }
 
