@@ -1,18 +1,21 @@
 //! A closed loop around core, packing and pipeline on an engine: one thread, no network.
 //!
-//! Every turn sends a batch of commands, commits it, and takes what is delivered. Half of the messages
+//! Every turn sends a batch of commands, commits it, and takes what is delivered, or decides the next one meanwhile, as the
+//! server does. Half of the messages
 //! carry a key, one settle in twenty is a nack, and a given number of deliveries is open at any time.
+
+use std::collections::VecDeque;
 
 use driftq_core::change::Effect;
 use driftq_core::command::{
     Claim, CreateTopic, GroupName, Join, Nack, NackKind, Peer, Produce, Start, TopicName,
 };
 use driftq_core::{
-    Command, ConsumerId, Envelope, Input, LeaseToken, Output, Pipeline, PipelineConfig,
+    BatchNo, Command, ConsumerId, Envelope, Input, LeaseToken, Output, Pipeline, PipelineConfig,
     SettingsPatch, ShardConfig, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
-use driftq_storage::{Engine, Memory, Ownership};
+use driftq_storage::{Answer, Engine, Memory, Ownership};
 
 const PARTITIONS: u32 = 8;
 const GROUPS: usize = 3;
@@ -32,8 +35,8 @@ pub enum Order {
 }
 
 /// The loop.
-pub struct Bench<E> {
-    engine: E,
+pub struct Bench<E: 'static> {
+    engine: &'static E,
     ownership: Ownership,
     pipeline: Pipeline,
     now: Timestamp,
@@ -42,8 +45,10 @@ pub struct Bench<E> {
     open: usize,
     next_ticket: u64,
     next_message: u64,
-    held: std::collections::VecDeque<LeaseToken>,
+    held: VecDeque<LeaseToken>,
     outputs: Vec<Output>,
+    under_way: VecDeque<(BatchNo, Answer<'static, Timestamp>)>,
+    under_way_max: usize,
     /// Deliveries settled so far.
     pub settled: u64,
     /// Commits so far.
@@ -53,16 +58,19 @@ pub struct Bench<E> {
 impl Bench<Memory> {
     /// A loop in memory that keeps `open` deliveries open.
     pub fn new(order: Order, open: usize) -> Bench<Memory> {
-        Bench::on(Memory::new(|| Timestamp(1_000_000)), order, open)
+        Bench::on(Memory::new(|| Timestamp(1_000_000)), order, open, 0)
     }
 }
 
 impl<E: Engine> Bench<E> {
-    /// A loop on an engine. Time is the loop's own, whatever the engine's is.
-    pub fn on(engine: E, order: Order, open: usize) -> Bench<E> {
+    /// A loop on an engine, with so many commits under way while the next batch is decided. Time is the loop's own,
+    /// whatever the engine's is.
+    pub fn on(engine: E, order: Order, open: usize, under_way_max: usize) -> Bench<E> {
+        // Commits under way refer to it. It is as old as the process.
+        let engine: &'static E = Box::leak(Box::new(engine));
         let config = ShardConfig::default();
         let (ownership, now, recovered) =
-            wait(driftq_storage::recover(&engine, config)).expect("the engine is new");
+            wait(driftq_storage::recover(engine, config)).expect("the engine is new");
         let pipeline = Pipeline::new(recovered, ownership.epoch, now, PipelineConfig::default());
         let mut bench = Bench {
             engine,
@@ -74,8 +82,10 @@ impl<E: Engine> Bench<E> {
             open,
             next_ticket: 0,
             next_message: 0,
-            held: std::collections::VecDeque::new(),
+            held: VecDeque::new(),
             outputs: Vec::new(),
+            under_way: VecDeque::new(),
+            under_way_max,
             settled: 0,
             commits: 0,
         };
@@ -206,6 +216,16 @@ impl<E: Engine> Bench<E> {
         }
     }
 
+    /// Waits until no more than `left` commits are under way.
+    pub fn finish(&mut self, left: usize) {
+        while self.under_way.len() > left
+            && let Some((no, done)) = self.under_way.pop_front()
+        {
+            wait(done).expect("the engine does not fail");
+            self.pipeline.on(self.now, Input::CommitDone(no), &mut self.outputs);
+        }
+    }
+
     fn perform(&mut self, output: Output) {
         match output {
             Output::StartRead(id, reads) => {
@@ -215,10 +235,9 @@ impl<E: Engine> Bench<E> {
             }
             Output::StartCommit(batch, writes) => {
                 self.commits += 1;
-                let no = batch.no;
-                wait(self.engine.commit(self.ownership, no, writes))
-                    .expect("the engine does not fail");
-                self.pipeline.on(self.now, Input::CommitDone(no), &mut self.outputs);
+                let done = self.engine.commit(self.ownership, batch.no, writes);
+                self.under_way.push_back((batch.no, done));
+                self.finish(self.under_way_max);
             }
             Output::Release(release) => {
                 for (_, answered) in &release.batch.replies {

@@ -9,17 +9,6 @@ use futures_util::future::try_join_all;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Statement};
 
-/// Plans as the engine has them from its first batch on. Left alone, PostgreSQL scans whole tables until it has counted
-/// them, and the least loop is the slower one.
-const SETTINGS: &str = "SET search_path = driftq;
-    SET plan_cache_mode = force_generic_plan;
-    SET enable_seqscan = off;
-    SET enable_hashjoin = off;
-    SET enable_mergejoin = off;
-    SET enable_bitmapscan = off;
-    SET enable_sort = off;
-    SET jit = off";
-
 pub(crate) struct Minimal {
     client: Client,
     prepared: HashMap<String, Statement>,
@@ -82,8 +71,14 @@ impl Minimal {
     pub(crate) async fn connect(url: &str) -> anyhow::Result<Minimal> {
         let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
         tokio::spawn(connection);
-        client.batch_execute(SETTINGS).await?;
+        client.batch_execute("SET search_path = driftq").await?;
         Ok(Minimal { client, prepared: HashMap::new() })
+    }
+
+    /// Has PostgreSQL count its rows. Until it does so by itself it scans whole tables, and the least loop is the slower
+    /// one; the engine's statements leave it no choice.
+    pub(crate) async fn analyze(&mut self) -> anyhow::Result<()> {
+        Ok(self.client.batch_execute("ANALYZE").await?)
     }
 
     /// One transaction.
