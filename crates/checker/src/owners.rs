@@ -1,6 +1,6 @@
 //! Who may write to a shard, and until when: I32, I33, I35.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Event, What};
 use crate::invariant::Invariant::{I32, I33, I35};
@@ -21,7 +21,7 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
                 owners.nodes.entry(*node).or_default().alive_until = event.at + lease_ms;
             }
             What::Stopped { node, until } => {
-                owners.nodes.entry(*node).or_default().goes_on_at = *until;
+                owners.nodes.entry(*node).or_default().goes_on_at.insert(*until);
             }
             What::Decided { node, shard, epoch, batch } => {
                 owners.decided(event, *node, (*shard, *epoch), *batch);
@@ -47,7 +47,8 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
 #[derive(Default)]
 struct Node {
     alive_until: u64,
-    goes_on_at: u64,
+    /// It may be stopped again in the moment it goes on.
+    goes_on_at: BTreeSet<u64>,
 }
 
 struct Owners<'f> {
@@ -86,7 +87,8 @@ impl Owners<'_> {
             self.findings.add(I32, event.seq, says);
         }
         let known = self.nodes.entry(node).or_default();
-        let is_waking = (known.goes_on_at..=known.goes_on_at + MOMENT_MS).contains(&event.at);
+        let moment = event.at.saturating_sub(MOMENT_MS)..=event.at;
+        let is_waking = known.goes_on_at.range(moment).next().is_some();
         if known.alive_until < event.at && !is_waking {
             let late = event.at - known.alive_until;
             let says = format_args!("{node} decides {late} ms after its lease");

@@ -118,6 +118,7 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I34], commits::a_commit_is_answered_before_it_is_one),
     (&[I35], owners::decided_after_the_lease),
     (&[I35], owners::decided_long_after_it_goes_on),
+    (&[I35], owners::decided_long_after_it_goes_on_though_it_is_stopped_again),
     (&[I37], effects::given_out_while_it_is_held),
     (&[I37], effects::given_to_another_nonce),
     (&[I37], effects::executed_again_though_parked),

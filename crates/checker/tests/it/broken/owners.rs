@@ -55,3 +55,16 @@ pub(super) fn decided_long_after_it_goes_on(tale: &mut Tale, wrong: bool) {
     }
     decides(tale, 1, 5);
 }
+
+pub(super) fn decided_long_after_it_goes_on_though_it_is_stopped_again(
+    tale: &mut Tale,
+    wrong: bool,
+) {
+    claims(tale, 1, 5);
+    tale.happens(What::Stopped { node: 1, until: if wrong { 40 } else { 80 } });
+    for _ in 0..3 {
+        renews(tale, 2);
+    }
+    tale.happens(What::Stopped { node: 1, until: 500 });
+    decides(tale, 1, 5);
+}
