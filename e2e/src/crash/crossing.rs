@@ -26,6 +26,8 @@ const READERS: &str = "readers";
 /// What must be under way at a kill for it to count, and done for each.
 const COMMITS_MIN: u64 = 32;
 pub(crate) const COMMITTED_PER_KILL: u64 = 100;
+/// Moments that are looked at for a kill.
+const MOMENTS_MAX: u32 = 1_000;
 /// How long that may take, and how long the end may.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -124,9 +126,7 @@ pub(crate) async fn run(binary: &str, data: &Path, kills: u64) -> anyhow::Result
     let (mut done, mut killed) = (0, 0);
     while done < kills {
         anyhow::ensure!(killed < 2 * kills + 20, "there is too rarely enough under way");
-        crossing.busy((killed + 1) * COMMITTED_PER_KILL).await?;
-        tokio::time::sleep(Duration::from_millis(fastrand::u64(0..50))).await;
-        let committing = crossing.progress.committing.load(Ordering::Relaxed);
+        let committing = crossing.moment((killed + 1) * COMMITTED_PER_KILL).await?;
         crossing.fault("kill");
         broker.kill().await?;
         broker.start_again(None).await?;
@@ -185,6 +185,20 @@ impl Crossing {
             }
         };
         tokio::time::timeout(PATIENCE, wait).await.context("there is never enough under way")
+    }
+
+    /// A moment at random in which enough is under way, and how much that is. They come in waves: one that finds
+    /// too little is passed over.
+    async fn moment(&self, committed: u64) -> anyhow::Result<u64> {
+        for _ in 0..MOMENTS_MAX {
+            self.busy(committed).await?;
+            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..50))).await;
+            let committing = self.progress.committing.load(Ordering::Relaxed);
+            if committing >= COMMITS_MIN {
+                return Ok(committing);
+            }
+        }
+        anyhow::bail!("there is too rarely enough under way")
     }
 
     /// Waits until so many more are committed.
