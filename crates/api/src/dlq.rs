@@ -75,6 +75,18 @@ pub struct DeadLetter<'a> {
     pub dlq: Death,
     #[schema(value_type = DeadLetterState)]
     pub state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub redriven: Option<Comeback>,
+}
+
+/// Who brought a dead letter back, why, when and as what.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct Comeback {
+    pub by: String,
+    pub reason: String,
+    pub at: Time,
+    pub new: Place,
 }
 
 /// `GET /v1/dlq/{topic}`.

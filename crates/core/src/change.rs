@@ -331,6 +331,13 @@ pub enum Garbage {
         /// Lanes with what is left of them: (lane, from, to).
         lanes: Vec<(Lane, Offset, Offset)>,
     },
+    /// Dead letters and pointers of a topic that is gone, when its lanes are.
+    Named {
+        /// Which.
+        topic: TopicId,
+        /// Steps that are done.
+        done: u64,
+    },
 }
 
 /// A change of durable state.
@@ -407,17 +414,22 @@ pub enum Change {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Sweep {
-    /// Pages of a topic's lane.
+    /// Pages and history of a topic's lane.
     Pages { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Blocks and notes of a generation's lane.
     Blocks { generation: Generation, lane: Lane, from: Offset, to: Offset },
-    /// The lane row.
+    /// The lane row, and what is left of its history.
     Lane { topic: TopicId, lane: Lane },
     /// The cursor row.
     Cursor { generation: Generation, lane: Lane },
-    /// Dead letters, pointers and history of a topic.
-    Named { topic: TopicId },
+    /// Some of a topic's dead letters, by number.
+    Dead { topic: TopicId, from: u64, to: u64 },
+    /// One of the [`POINTER_PARTS`] of its pointers.
+    Pointers { topic: TopicId, of: u8 },
 }
+
+/// Parts of a topic's pointers, by the first bits of their hashes: each goes in one commit.
+pub(crate) const POINTER_PARTS: u8 = 16;
 
 /// A change of volatile state.
 #[derive(Debug, Clone)]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use crate::command::Rejection;
 use crate::id::{MessageId, Offset, Text};
 use crate::settings::RetryPolicy;
 use crate::time::Timestamp;
@@ -47,6 +48,11 @@ pub struct RetryRequest {
 }
 
 impl RetryRequest {
+    /// What can be told before its topic is known.
+    pub(crate) fn check(&self) -> Result<(), Rejection> {
+        self.over(&RetryPolicy { max_attempts: 1, backoff_ms: 0, max_backoff_ms: 0 }).check()
+    }
+
     /// This policy, completed by the topic's.
     pub fn over(&self, topic: &RetryPolicy) -> RetryPolicy {
         let backoff_ms = self.backoff_ms.unwrap_or(topic.backoff_ms);
@@ -129,8 +135,19 @@ pub struct Death {
     pub first_delivered_at: Option<Timestamp>,
     /// When it died.
     pub at: Timestamp,
-    /// Whether effects were begun under its deliveries.
-    pub had_effects: bool,
+    /// What was begun under its deliveries.
+    pub effects: EffectsLeft,
+}
+
+/// What a dead letter leaves of the effects that were begun under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EffectsLeft {
+    /// None were.
+    None,
+    /// It is not known which. They are kept for the time of their topic.
+    Some,
+    /// The first of them is forgotten then.
+    Until(Timestamp),
 }
 
 /// A message.

@@ -157,6 +157,8 @@ pub struct Pipeline {
     defects: u64,
     /// Changes of the batch before.
     changes_last: usize,
+    /// Nothing is begun any more.
+    is_closing: bool,
 }
 
 impl Pipeline {
@@ -193,7 +195,13 @@ impl Pipeline {
             damaged: None,
             defects: 0,
             changes_last: 0,
+            is_closing: false,
         }
+    }
+
+    /// The shard is about to be given up: what has arrived is decided, and nothing that nobody asked for.
+    pub fn close(&mut self) {
+        self.is_closing = true;
     }
 
     /// Takes note of what happened at `now`. [`Pipeline::turn`] says what follows.
@@ -257,6 +265,11 @@ impl Pipeline {
         &self.shard
     }
 
+    /// Commands that are not decided yet.
+    pub fn waiting(&self) -> usize {
+        self.settles.len() + self.others.len() + self.aside.len()
+    }
+
     /// How often deciding panicked: each is a defect of ours, refused to its caller.
     pub fn defects(&self) -> u64 {
         self.defects
@@ -300,8 +313,7 @@ impl Pipeline {
         let can_decide = |item: &Item| !item.waits || self.answers.contains_key(&item.id);
         !self.settles.is_empty()
             || self.others.front().is_some_and(can_decide)
-            || self.shard.is_due(self.now)
-            || self.lapsed().next().is_some()
+            || !self.is_closing && (self.shard.is_due(self.now) || self.lapsed().next().is_some())
     }
 
     fn lapsed(&self) -> impl Iterator<Item = Hold> + '_ {
@@ -311,20 +323,17 @@ impl Pipeline {
     /// Decides a batch. None if nothing came of it that anybody waits for.
     fn decide_batch(&mut self) -> Option<(Arc<Batch>, Vec<Write>)> {
         let mut open = Opened::new(self.last.next(), self.now, self.changes_last);
-        let soon = self.shard.wake(self.now);
-        self.asking.extend(soon.into_iter().map(Asker::Dispatch));
-        for command in self.shard.commands(self.now) {
-            self.arrive(None, command);
+        if !self.is_closing {
+            let soon = self.shard.wake(self.now);
+            self.asking.extend(soon.into_iter().map(Asker::Dispatch));
+            for command in self.shard.commands(self.now) {
+                self.arrive(None, command);
+            }
         }
         self.decide_settles(&mut open);
         self.decide_others(&mut open);
-        self.decide_dispatch(&mut open);
-        self.shard.answer_polls();
-        self.decide_lapses(&mut open);
-        if self.shard.has_chores(self.now) {
-            let mut decision = self.shard.maintain(self.now);
-            self.shard.take(self.now, &mut decision);
-            self.record(&mut open, None, decision);
+        if !self.is_closing {
+            self.decide_unasked(&mut open);
         }
         let Batch { changes, replies, effects, .. } = &open.batch;
         if changes.is_empty() && replies.is_empty() && effects.is_empty() {
@@ -338,6 +347,18 @@ impl Pipeline {
         let batch = Arc::new(batch);
         self.committing.push_back(batch.clone());
         Some((batch, writes))
+    }
+
+    /// Deliveries, leases that ran out, and chores.
+    fn decide_unasked(&mut self, open: &mut Opened) {
+        self.decide_dispatch(open);
+        self.shard.answer_polls();
+        self.decide_lapses(open);
+        if self.shard.has_chores(self.now) {
+            let mut decision = self.shard.maintain(self.now);
+            self.shard.take(self.now, &mut decision);
+            self.record(open, None, decision);
+        }
     }
 
     fn decide_settles(&mut self, open: &mut Opened) {

@@ -6,6 +6,7 @@
 //! 3. The order of commands inside a batch is not known: an answer is right if any state that the effect
 //!    had in its batch makes it right.
 
+mod accepted;
 mod answer;
 mod leases;
 mod record;
@@ -20,6 +21,7 @@ use crate::invariant::Invariant::{I34, I37};
 use crate::report::Findings;
 use crate::story::{Ask, Batch, Seen, Step, Story};
 
+use accepted::Accepted;
 use leases::Leases;
 
 /// Judges everything about effects.
@@ -43,6 +45,7 @@ struct Judge<'s, 'a> {
     story: &'s Story<'a>,
     findings: &'s mut Findings,
     leases: Leases<'s, 'a>,
+    accepted: Accepted,
     effects: Column<EffectId, Option<Known<'a>>>,
     /// Effects begun under a message; some have gone on to another since.
     begun: FastMap<EntryId, Vec<EffectId>>,
@@ -71,11 +74,24 @@ struct Known<'a> {
     under: Option<EntryId>,
     /// The latest right was given while the one before it was in doubt.
     is_after_doubt: bool,
+    /// Since when it is as far as it is.
+    since: u64,
 }
 
 impl Known<'_> {
     fn is_over(&self, now: u64) -> bool {
         self.record.kept_until.is_some_and(|until| until <= now)
+    }
+
+    /// Nothing but its keeping has changed.
+    fn is_as_far_as(&self, record: &Record) -> bool {
+        self.record.right == record.right && self.record.progress == record.progress
+    }
+
+    /// Its outcome is over with its messages, and from before a key was accepted as new.
+    fn is_of_earlier_life(&self, accepted: u64) -> bool {
+        let is_over = self.record.kept_until.is_some();
+        is_over && matches!(self.record.progress, Progress::Known(_)) && self.since < accepted
     }
 
     /// What it says of itself, if it is one of those that are replayed.
@@ -93,6 +109,7 @@ impl<'s, 'a> Judge<'s, 'a> {
             story,
             findings,
             leases: Leases::new(story),
+            accepted: Accepted::default(),
             effects: story.places.effects.column(None),
             begun: FastMap::default(),
             begins: FastSet::default(),
@@ -155,6 +172,7 @@ impl<'s, 'a> Judge<'s, 'a> {
         let story = self.story;
         for step in story.steps_of(batch) {
             self.leases.step(step);
+            self.accepted.step(story, batch.now, step);
             if let Step::Recorded { effect, under, record } = *step {
                 let former = self.effects[effect];
                 self.earlier.entry(effect).or_default().push(former);

@@ -29,7 +29,7 @@ impl<'a> Judge<'_, 'a> {
                 }
             }
             Some(former) => {
-                self.begins_anew(effect, former, record);
+                self.begins_anew(effect, former, record, under);
                 self.is_born(effect, record);
             }
             None => self.is_born(effect, record),
@@ -41,7 +41,11 @@ impl<'a> Judge<'_, 'a> {
             }
         }
         self.kept(effect, former, record);
-        Known { record, under, is_after_doubt }
+        let since = match former {
+            Some(former) if former.is_as_far_as(record) => former.since,
+            _ => self.now,
+        };
+        Known { record, under, is_after_doubt, since }
     }
 
     fn is_born(&mut self, effect: EffectId, record: &Record) {
@@ -65,9 +69,19 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    fn begins_anew(&mut self, effect: EffectId, former: Known<'_>, record: &Record) {
+    fn begins_anew(
+        &mut self,
+        effect: EffectId,
+        former: Known<'_>,
+        record: &Record,
+        under: Option<EntryId>,
+    ) {
         let now = self.now;
-        if !former.is_over(now) {
+        let (_, _, key) = self.story.places.effects.key(effect);
+        let accepted = under.and_then(|entry| self.accepted.at(self.story, entry, key));
+        let is_accepted_since =
+            accepted.is_some_and(|accepted| former.is_of_earlier_life(accepted));
+        if !former.is_over(now) && !is_accepted_since {
             let (progress, until) = (former.record.progress, former.record.kept_until);
             let says =
                 format_args!("begins anew at {now}, was {progress:?} and is kept until {until:?}");

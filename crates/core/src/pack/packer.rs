@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use crate::audit::Link;
-use crate::change::{Change, Garbage, Sweep};
+use crate::change::{Change, Garbage, POINTER_PARTS, Sweep};
 use crate::command::Event;
 use crate::id::{BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, Text, TopicId};
 use crate::limits::{CHECKPOINT_AFTER_BATCHES, CHECKPOINTS_MAX};
@@ -386,6 +386,8 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
     match *sweep {
         Sweep::Pages { topic, lane, from, to } => {
             range(Key::Page { topic, lane, last: from }, Key::Page { topic, lane, last: to });
+            let history = |block| Key::History { topic, lane, block, batch: BatchNo(0) };
+            range(history(block_of(from)), history(block_of(to)));
         }
         Sweep::Blocks { generation, lane, from, to } => {
             let block = |block| Key::Block { generation, lane, block, batch: BatchNo(0) };
@@ -395,19 +397,28 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
             let held = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
             range(held(from), held(to));
         }
-        Sweep::Lane { topic, lane } => drop(touched.rows.insert(Key::Lane { topic, lane }, None)),
+        Sweep::Lane { topic, lane } => {
+            touched.rows.insert(Key::Lane { topic, lane }, None);
+            let history = |block| Key::History { topic, lane, block, batch: BatchNo(0) };
+            touched.ranges.push(Write::DeleteRange { from: history(0), to: history(NUMBER_MAX) });
+        }
         Sweep::Cursor { generation, lane } => {
             touched.rows.insert(Key::Cursor { generation, lane }, None);
         }
-        Sweep::Named { topic } => {
-            range(Key::Dead { topic, seq: 0 }, Key::Dead { topic, seq: NUMBER_MAX });
-            let first = |topic| {
-                let partition_key = Text::default();
-                Key::Pointer { topic, dataset: [0; 16], partition_key }
+        Sweep::Dead { topic, from, to } => {
+            range(Key::Dead { topic, seq: from }, Key::Dead { topic, seq: to });
+        }
+        Sweep::Pointers { topic, of } => {
+            let first = |topic, of| {
+                let mut dataset = [0; 16];
+                dataset[0] = of << 4;
+                Key::Pointer { topic, dataset, partition_key: Text::default() }
             };
-            range(first(topic), first(TopicId(topic.0 + 1)));
-            let first = |topic| Key::History { topic, lane: Lane(0), block: 0, batch: BatchNo(0) };
-            range(first(topic), first(TopicId(topic.0 + 1)));
+            let next = match of + 1 < POINTER_PARTS {
+                true => first(topic, of + 1),
+                false => first(TopicId(topic.0 + 1), 0),
+            };
+            range(first(topic, of), next);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::change::{Change, DeadRow, End, Entry, LaneState, LastError, TopicKind, TopicRow};
 use crate::effect::DoubtCause;
 use crate::id::{Lane, MessageId, Offset, Text, TopicId};
-use crate::message::{Death, DeathReason, Message};
+use crate::message::{Death, DeathReason, EffectsLeft, Message};
 use crate::pipeline::found::Found;
 use crate::shard::expiry::cut;
 use crate::shard::ledger::Effects;
@@ -43,7 +43,7 @@ pub(super) struct Letter<'a> {
     pub(super) last_error: Text,
     pub(super) last_owner: Text,
     pub(super) first_delivered_at: Option<Timestamp>,
-    pub(super) had_effects: bool,
+    pub(super) effects: EffectsLeft,
     pub(super) message: Message,
 }
 
@@ -51,6 +51,13 @@ impl<'a> Burial<'a> {
     pub(super) fn of(held: &Held<'a>, reason: DeathReason, last_error: Option<Text>) -> Burial<'a> {
         let Held { topic, group, lane, offset, entry } = *held;
         Burial { topic, group, lane, offset, entry: Some(entry), reason, last_error }
+    }
+
+    /// What can be told without their rows.
+    pub(super) fn effects_left(&self, message: &Message) -> EffectsLeft {
+        // What it did in an earlier life is not known here.
+        let are_some = self.entry.is_some_and(|entry| entry.begun > 0) || message.redriven > 0;
+        if are_some { EffectsLeft::Some } else { EffectsLeft::None }
     }
 }
 
@@ -71,11 +78,16 @@ impl Shard {
             None => self.last_error(group, lane, offset, burial.entry, found)?,
         };
         let mut decision = done();
+        let kept_ms = effects.kept_ms();
         if let Some(entry) = burial.entry {
             let held = Held { topic, group, lane, offset, entry };
             self.orphan_effects(now, &held, effects, cause, &mut decision.changes);
         }
-        self.bury_message(now, burial, &message, last_error, &mut decision.changes);
+        let left = match kept_ms {
+            Some(kept_ms) => EffectsLeft::Until(now.after(kept_ms)),
+            None => burial.effects_left(&message),
+        };
+        self.bury_message(now, burial, &message, last_error, left, &mut decision.changes);
         Ok(decision)
     }
 
@@ -130,6 +142,7 @@ impl Shard {
         burial: &Burial<'_>,
         message: &Arc<Message>,
         last_error: Text,
+        effects: EffectsLeft,
         changes: &mut Vec<Change>,
     ) {
         let Burial { topic, group, lane, offset, entry, reason, .. } = *burial;
@@ -144,8 +157,7 @@ impl Shard {
             last_error,
             last_owner: entry.map_or_else(Text::default, |entry| self.owners.name(entry.owner)),
             first_delivered_at: entry.map(|entry| entry.first_at),
-            // What it did in an earlier life is not known here.
-            had_effects: entry.is_some_and(|entry| entry.begun > 0) || message.redriven > 0,
+            effects,
             message: Message {
                 origin: Some(message.origin.unwrap_or(id)),
                 for_group: None,
@@ -209,7 +221,7 @@ impl Shard {
             last_owner: letter.last_owner,
             first_delivered_at: letter.first_delivered_at,
             at: now,
-            had_effects: letter.had_effects,
+            effects: letter.effects,
         };
         let restore = self.config.restore;
         let message = Message { restore, death: Some(Box::new(death)), ..message };

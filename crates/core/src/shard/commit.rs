@@ -46,13 +46,20 @@ fn attempt(token: &LeaseToken) -> Attempt {
     (token.group, token.generation, token.lane, token.offset, token.attempt)
 }
 
+/// After a restore places are given out again: what was committed at one before is not what is there now.
 fn record_hash(token: &LeaseToken) -> Hash16 {
-    pack::hash16(RecordKind::Commit, &attempt(token))
+    match token.restore {
+        0 => pack::hash16(RecordKind::Commit, &attempt(token)),
+        restore => pack::hash16(RecordKind::Commit, &(attempt(token), restore)),
+    }
 }
 
 impl Shard {
     /// Everything at once, as far as it can be told: each round of reading costs a commit's time.
     pub(super) fn commit_reads(&self, commit: &Commit) -> Reads {
+        if check(commit).is_err() {
+            return Vec::new();
+        }
         let Commit { token, effects, produce, .. } = commit;
         let LeaseToken { topic, lane, offset, generation, group, .. } = *token;
         let mut reads: Reads = Vec::new();
@@ -90,6 +97,10 @@ impl Shard {
             }
             Err(refusal) => return Err(refusal),
         };
+        if held.topic.is_dlq() && commit.ending != Ending::Ack {
+            // A dead letter that fails waits and comes again: its next steps would be taken again as well.
+            check_steps(commit, "with ack only: a dead letter that is nacked comes again")?;
+        }
         if is_late && commit.ending != Ending::Ack {
             // Its retry is on its way: only an outcome can still overtake it.
             return Err(over(Stale::Waiting, &claim).into());
@@ -258,7 +269,8 @@ fn conclude(
         let Finish { token, .. } = finish;
         let is_meant =
             |row: &&mut EffectRow| effect_hash(&row.name) == token.hash && row.born == token.born;
-        let row = effects.rows.iter_mut().find(is_meant);
+        // One that has gone on to another message of its key was begun here all the same.
+        let row = effects.rows.iter_mut().chain(&mut effects.others).find(is_meant);
         let row = row.ok_or_else(|| {
             refused(Rejection::invalid("token", "it was not begun under this delivery"))
         })?;
@@ -295,6 +307,17 @@ fn fingerprint(commit: &Commit) -> [u8; 16] {
     pack::fingerprint(&(ending, effects, produce, pointers, result))
 }
 
+/// Next steps are for a message that does not come again: there may be none.
+fn check_steps(commit: &Commit, with: &str) -> Result<(), Rejection> {
+    if !commit.produce.is_empty() {
+        return Err(Rejection::invalid("produce", format!("goes {with}")));
+    }
+    if !commit.pointers.is_empty() {
+        return Err(Rejection::invalid("pointers", format!("go {with}")));
+    }
+    Ok(())
+}
+
 fn check(commit: &Commit) -> Result<(), Rejection> {
     let Commit { ending, effects, produce, pointers, result, .. } = commit;
     let is_over = match ending {
@@ -304,11 +327,8 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
         }
         Ending::Nack { .. } => false,
     };
-    if !produce.is_empty() && !is_over {
-        return Err(Rejection::invalid("produce", "goes with ack and with a final nack only"));
-    }
-    if !pointers.is_empty() && !is_over {
-        return Err(Rejection::invalid("pointers", "go with ack and with a final nack only"));
+    if !is_over {
+        check_steps(commit, "with ack and with a final nack only")?;
     }
     if result.is_some() && *ending != Ending::Ack {
         return Err(Rejection::invalid("result", "goes with ack only"));

@@ -126,7 +126,7 @@ impl Shard {
     fn lanes_left(&self, generation: Generation) -> Vec<(Lane, Offset, Offset)> {
         match self.garbage.get(&generation.0) {
             Some(Garbage::Cursor { lanes, .. }) => lanes.clone(),
-            Some(Garbage::Topic { .. }) | None => Vec::new(),
+            Some(Garbage::Topic { .. } | Garbage::Named { .. }) | None => Vec::new(),
         }
     }
 }

@@ -362,7 +362,9 @@ impl<'a> Run<'a> {
         let Run { topic, group, lane, .. } = *self;
         let reason = DeathReason::Deadline;
         let burial = Burial { topic, group, lane, offset, entry, reason, last_error: None };
-        self.shard.bury_message(self.now, &burial, message, last_error, &mut self.decision.changes);
+        let left = burial.effects_left(message);
+        let changes = &mut self.decision.changes;
+        self.shard.bury_message(self.now, &burial, message, last_error, left, changes);
         self.stop = Stop::More;
     }
 

@@ -1,6 +1,6 @@
 //! Chores nobody asks for: retention, idle groups, garbage, names nobody has. Each bounded a commit.
 
-use crate::change::{Change, Chore, Decision, Garbage, Note, Sweep};
+use crate::change::{Change, Chore, Decision, Garbage, Note, POINTER_PARTS, Sweep};
 use crate::command::Command;
 use crate::id::{Lane, Offset};
 use crate::limits::{OWNERS_FORGOTTEN_MAX, TRIM_OFFSETS_MAX};
@@ -32,7 +32,7 @@ impl Shard {
             notes.push(note);
         }
         for (id, garbage) in self.garbage.iter().take(GARBAGE_MAX) {
-            sweep(*id, garbage, changes);
+            sweep(*id, garbage, self.ids, changes);
         }
         let unused = self.owners.unused.iter().take(OWNERS_FORGOTTEN_MAX);
         changes.extend(unused.map(|owner| Change::OwnerGone(*owner)));
@@ -65,8 +65,8 @@ impl Shard {
     }
 }
 
-/// One bounded step through what is gone.
-fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
+/// One bounded step through what is gone. Dead letters have numbers below `ids`.
+fn sweep(id: u64, garbage: &Garbage, ids: u64, changes: &mut Vec<Change>) {
     let step = |lanes: &[(Lane, Offset, Offset)]| {
         let (lane, from, to) = *lanes.first()?;
         let end = to.min(from + TRIM_OFFSETS_MAX);
@@ -81,8 +81,8 @@ fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
         Garbage::Topic { topic, lanes } => {
             let topic = *topic;
             let Some((lane, from, to, is_last, lanes)) = step(lanes) else {
-                changes.push(Change::Sweep(Sweep::Named { topic }));
-                changes.push(Change::GarbageGone(id));
+                let garbage = Box::new(Garbage::Named { topic, done: 0 });
+                changes.push(Change::Garbage { id, garbage });
                 return;
             };
             changes.push(Change::Sweep(Sweep::Pages { topic, lane, from, to }));
@@ -103,6 +103,22 @@ fn sweep(id: u64, garbage: &Garbage, changes: &mut Vec<Change>) {
                 changes.push(Change::Sweep(Sweep::Cursor { generation, lane }));
             }
             let garbage = Box::new(Garbage::Cursor { generation, lanes });
+            changes.push(Change::Garbage { id, garbage });
+        }
+        Garbage::Named { topic, done } => {
+            let (topic, done) = (*topic, *done);
+            let from = done * TRIM_OFFSETS_MAX;
+            let of = u8::try_from(done).ok().filter(|of| *of < POINTER_PARTS);
+            if from >= ids && of.is_none() {
+                changes.push(Change::GarbageGone(id));
+                return;
+            }
+            if from < ids {
+                let to = from + TRIM_OFFSETS_MAX;
+                changes.push(Change::Sweep(Sweep::Dead { topic, from, to }));
+            }
+            changes.extend(of.map(|of| Change::Sweep(Sweep::Pointers { topic, of })));
+            let garbage = Box::new(Garbage::Named { topic, done: done + 1 });
             changes.push(Change::Garbage { id, garbage });
         }
     }

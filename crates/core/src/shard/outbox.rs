@@ -6,15 +6,16 @@
 //!    good. A window ends at a refusal, so that its reason cannot be lost with an answer.
 //! 3. That a window was sent is volatile: whoever recovers sends it again.
 
-use crate::change::{Change, Chore, Decision, Effect, Lookup, Note, Reads};
+use crate::change::{Change, Chore, Decision, Effect, Lookup, Note, Reads, TopicKind};
 use crate::command::{
     Arrive, Arrived, Full, Missing, Outgoing, Produce, Rejection, Reply, Seen, Sender,
 };
 use crate::id::{Lane, ShardId, Text};
 use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
-use crate::message::DeathReason;
+use crate::message::{DeathReason, EffectsLeft};
 use crate::pack;
 use crate::pipeline::found::Found;
+use crate::placement::is_dead_letters;
 use crate::row::MarkKind;
 use crate::shard::bury::Letter;
 use crate::shard::expiry::cut;
@@ -48,6 +49,13 @@ impl Shard {
             return Ok(None);
         }
         self.check_produce(now, produce)?;
+        let last = produce.final_topic();
+        if is_dead_letters(&last.topic) {
+            return Err(Rejection::invalid("topic", "dead letters are not produced"));
+        }
+        if last.shard(self.config.shards) == self.config.shard {
+            self.topic_named(&last)?;
+        }
         match produce.seen {
             Some(Seen::Absent) => Err(Rejection::NotFound(Missing::Topic)),
             Some(Seen::Partitions(_)) | None => Ok(Some(shard)),
@@ -215,6 +223,11 @@ impl Shard {
     ) {
         let Sender { topic, group, lane, message: id } = &outgoing.sender;
         let Some(source) = self.topics.get(topic) else { return };
+        // There is no dead letter of a dead letter: what one brought forth lies beside it.
+        let source = match source.row.kind {
+            TopicKind::Dlq(source) => &self.topics[&source],
+            TopicKind::Topic => source,
+        };
         let group = group.and_then(|group| self.groups.get(&group));
         let group = group.map(|group| group.row.name.clone());
         let letter = Letter {
@@ -227,7 +240,7 @@ impl Shard {
             last_error: why.clone(),
             last_owner: Text::default(),
             first_delivered_at: None,
-            had_effects: false,
+            effects: EffectsLeft::None,
             message: message(self.config.restore, now, &outgoing.produce()),
         };
         self.store_letter(now, letter, changes);

@@ -250,7 +250,7 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
     if envelope.deadline.is_some_and(|deadline| deadline > DEADLINE_MAX) {
         return Err(Rejection::invalid("deadline", "is after the year 9999"));
     }
-    Ok(())
+    envelope.retry_policy.map_or(Ok(()), |policy| policy.check())
 }
 
 /// The partition that was asked for, if there is such a one.

@@ -62,10 +62,14 @@ impl Shard {
         if !needs.is_empty() {
             return Err(needs.into());
         }
+        let purged = rows.len() as u64;
+        if purge.dry_run {
+            return Ok(Decision::reply(Reply::Purged { purged }));
+        }
         let mut decision = done();
         self.drop_dead(source, dlq, &rows, &mut decision.changes);
         self.close_ranks(dlq, &rows, &mut decision.changes);
-        Ok(Decision { reply: Reply::Purged { purged: rows.len() as u64 }, ..decision })
+        Ok(Decision { reply: Reply::Purged { purged }, ..decision })
     }
 
     /// The row of the dead letter at a place, unless it is gone.

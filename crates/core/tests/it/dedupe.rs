@@ -154,7 +154,8 @@ fn a_topic_created_again_starts_clean() {
             deleted 1 messages, 0 dead letters
             sweep pages topic 1 0:0..1
             sweep lane topic 1 0
-            sweep dead letters and pointers topic 1
+            sweep dead letters topic 1 0..4096
+            sweep the last pointers topic 1
         3s topic orders 1
             created
         4s produce orders other idem=k

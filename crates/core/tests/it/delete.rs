@@ -129,12 +129,14 @@ fn a_deleted_topic_leaves_nothing_behind() {
             sweep cursor 6 1
             sweep pages topic 8 1:0..0
             sweep lane topic 8 1
-            sweep dead letters and pointers topic 1
-            sweep dead letters and pointers topic 8
+            sweep dead letters topic 1 0..4096
+            sweep dead letters topic 8 0..4096
             sweep blocks 11 0:0..1
             sweep cursor 11 0
             sweep blocks 11 1:0..0
             sweep cursor 11 1
+            sweep the last pointers topic 1
+            sweep the last pointers topic 8
         5s rows topic group page block note dead lane cursor garbage owner
             topic 0, group 0, page 0, block 0, note 0, dead 0, lane 0, cursor 0, garbage 0, owner 0
         6s crash
@@ -161,7 +163,8 @@ fn tokens_of_a_deleted_topic_find_nothing_and_do_not_reach_one_created_again() {
             sweep blocks 3 0:0..1
             sweep cursor 3 0
             a is dismissed
-            sweep dead letters and pointers topic 1
+            sweep dead letters topic 1 0..4096
+            sweep the last pointers topic 1
         3s ack token=old
             refused: no such topic
         3s ack orders/biller 0:0 owner=a
@@ -208,8 +211,10 @@ fn a_topic_created_again_may_have_another_shape_and_has_no_dead_letters() {
             sweep pages topic 5 0:0..1
             sweep lane topic 5 0
             a is dismissed
-            sweep dead letters and pointers topic 1
-            sweep dead letters and pointers topic 5
+            sweep dead letters topic 1 0..4096
+            sweep dead letters topic 5 0..4096
+            sweep the last pointers topic 1
+            sweep the last pointers topic 5
         4s topic orders 3
             created
         4s view orders
@@ -284,7 +289,8 @@ fn a_delete_in_the_same_batch_as_what_it_deletes_leaves_nothing() {
             sweep blocks 3 0:0..0
             sweep cursor 3 0
             a is dismissed
-            sweep dead letters and pointers topic 1
+            sweep dead letters topic 1 0..4096
+            sweep the last pointers topic 1
         3s rows topic group page block garbage
             topic 0, group 0, page 0, block 0, garbage 0
         4s topic orders 1
@@ -421,8 +427,10 @@ fn what_would_go_is_said_and_nothing_goes() {
             sweep lane topic 7 1
             sweep blocks 10 1:0..0
             sweep cursor 10 1
-            sweep dead letters and pointers topic 1
-            sweep dead letters and pointers topic 7
+            sweep dead letters topic 1 0..4096
+            sweep dead letters topic 7 0..4096
+            sweep the last pointers topic 1
+            sweep the last pointers topic 7
         9s would delete orders
             refused: no such topic
     "#]]);

@@ -251,6 +251,10 @@ pub(crate) fn topic(partitions: u32, patch: SettingsPatch) -> Command {
     }))
 }
 
+pub(crate) fn delete() -> Command {
+    Command::DeleteTopic(topic_name("orders"))
+}
+
 pub(crate) fn view() -> Command {
     Command::ViewTopic(topic_name("orders"))
 }

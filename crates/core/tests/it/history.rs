@@ -115,7 +115,8 @@ fn history_goes_with_its_topic() {
             sweep blocks 3 0:1..1
             sweep cursor 3 0
             a is dismissed
-            sweep dead letters and pointers topic 1
+            sweep dead letters topic 1 0..4096
+            sweep the last pointers topic 1
         3s rows history
             history 0
     "#]]);

@@ -41,8 +41,10 @@ fn topics_are_listed_by_name_and_dead_letters_are_topics() {
             sweep cursor 4 1
             sweep pages topic 6 1:0..0
             sweep lane topic 6 1
-            sweep dead letters and pointers topic 2
-            sweep dead letters and pointers topic 6
+            sweep dead letters topic 2 0..4096
+            sweep dead letters topic 6 0..4096
+            sweep the last pointers topic 2
+            sweep the last pointers topic 6
         7s topics default
             refunds 0..0 (0 bytes), dead 0, groups [], changed lease_ms
     "#]]);

@@ -237,3 +237,61 @@ fn an_undeliverable_message_is_not_redriven_to_a_topic_it_was_never_for() {
         "#]],
     );
 }
+
+#[test]
+fn what_can_be_seen_to_lead_nowhere_is_refused_with_its_commit() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a
+                stored 0:0
+            0s join a orders/biller lease=10s credit=1 owner=w1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            1s commit orders/biller 0:0.1 produce="dlq.receipts r"
+                refused: produce[0]: topic: dead letters are not produced
+            1s commit orders/biller 0:0.1 produce="receipts r retry=0,1s,1s"
+                refused: produce[0]: retry_policy: max_attempts is 1 to 1000, or -1
+            1s commit orders/biller 0:0.1 produce="receipts r to=missing"
+                refused: produce[0]: no such topic
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_dead_letter_brought_forth_and_nobody_takes_lies_beside_it() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a
+                stored 0:0
+            0s join a orders/biller lease=10s credit=1 owner=w1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            1s bury orders/biller 0:0.1
+                ok
+                dead letter 0:0 final after 1 of biller, "nack"
+                orders/biller 0:0 dead
+            2s join b dlq.orders/ops lease=10s credit=1 owner=w2
+                joined
+                b gets dlq.orders/ops 0:0.1 "a" spent 1 until 12s
+            3s commit dlq.orders/ops 0:0.1 produce="receipts r"
+                committed, receipts queued
+                outbox 0: 0 receipts "r"
+                dlq.orders/ops 0:0 acked
+                sends to 0: 1 from 0
+            4s arrived 0 through=0 refused="no such topic"
+                ok
+                dead letter 0:1 undeliverable after 0 of ops, "no such topic"
+                b gets dlq.orders/ops 0:1.1 "r" spent 1 until 14s
+            4s topics default
+                dlq.orders (dead letters) 0..2 (2 bytes), dead 0, groups ["ops"]; orders 0..1 (1 bytes), dead 2, groups ["biller"]
+        "#]],
+    );
+}

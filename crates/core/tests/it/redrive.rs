@@ -170,8 +170,10 @@ fn a_dead_letter_survives_the_deletion_of_its_group_and_not_of_its_topic() {
             sweep pages topic 5 0:0..1
             sweep lane topic 5 0
             a is dismissed
-            sweep dead letters and pointers topic 1
-            sweep dead letters and pointers topic 5
+            sweep dead letters topic 1 0..4096
+            sweep dead letters topic 5 0..4096
+            sweep the last pointers topic 1
+            sweep the last pointers topic 5
         4s redrive orders 0:0
             refused: no such topic
         5s topic orders 1

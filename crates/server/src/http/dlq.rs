@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Response;
 use driftq_api::dlq::{
-    DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
+    Comeback, DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
     Purge as PurgeRequest, Purged, Redrive as RedriveRequest, Redriven, RedrivenOne,
 };
 use driftq_api::schema;
@@ -200,6 +200,12 @@ fn shown(letter: &DeadLetter) -> Option<WireLetter<'_>> {
         envelope: convert::wire_envelope(&message.envelope),
         dlq: convert::death(message)?,
         state: if letter.row.redriven.is_some() { "redriven" } else { "dead" },
+        redriven: letter.row.redriven.as_ref().map(|redriven| Comeback {
+            by: redriven.by.to_string(),
+            reason: redriven.reason.to_string(),
+            at: Time(redriven.at.0),
+            new: place(redriven.new),
+        }),
     })
 }
 
@@ -265,7 +271,9 @@ pub(crate) async fn redrive(
             }
             let filter = filter(by_filter, DeadState::Dead)?;
             let mut walk = Walk::new(&app, &topic, filter);
-            walk.take(limit, COUNT_MAX).await?.into_iter().map(|letter| Ok(letter.id)).collect()
+            // They come back in the order in which they died.
+            let letters = walk.take(limit, COUNT_MAX).await?.into_iter().rev();
+            letters.map(|letter| Ok(letter.id)).collect()
         }
         (Some(_), Some(_)) | (None, None) => {
             return Err(Failure::invalid("ids", "send ids or filter, one of them"));
@@ -287,15 +295,18 @@ pub(crate) async fn redrive(
     let items = named.into_iter().map(|id| id.map(command)).collect();
     let results = bulk::ask_each(&app, items, redriven).await;
     let redriven = bulk::count(&results, |one| one.status == "redriven");
-    tracing::info!(%by, %reason, matched, redriven, "dead letters redriven");
+    tracing::info!(topic = %topic.topic, %by, %reason, matched, redriven, "dead letters redriven");
     Ok(Json(Redriven { dry_run, matched, redriven, results }))
 }
 
 fn redriven(id: MessageId, answered: Result<Answered, Lost>) -> Result<RedrivenOne, Failure> {
     let Reply::Redriven { new, already } = answered?? else { return Err(unexpected()) };
-    let place = Place { partition: new.lane.partition(), offset: new.offset, id: new.to_string() };
     let status = if already { "already" } else { "redriven" };
-    Ok(RedrivenOne { id: id.to_string(), status, new: Some(place) })
+    Ok(RedrivenOne { id: id.to_string(), status, new: Some(place(new)) })
+}
+
+fn place(id: MessageId) -> Place {
+    Place { partition: id.lane.partition(), offset: id.offset, id: id.to_string() }
 }
 
 /// Throws dead letters away; `confirm` is how many.
@@ -324,7 +335,7 @@ pub(crate) async fn purge(
                 let says = "a filter needs until, so that the number stands still";
                 return Err(Failure::invalid("until", says));
             }
-            let filter = filter(by_filter, DeadState::All)?;
+            let filter = filter(by_filter, DeadState::Dead)?;
             let mut walk = Walk::new(&app, &topic, filter);
             let letters = walk.take(COUNT_MAX as usize, COUNT_MAX).await?;
             letters.into_iter().map(|letter| letter.id).collect()
@@ -333,22 +344,28 @@ pub(crate) async fn purge(
             return Err(Failure::invalid("ids", "send ids or filter, one of them"));
         }
     };
-    if confirm != Some(meant.len() as u64) {
-        let says = format!("{} would be gone for good: repeat with that as confirm", meant.len());
-        return Err(Failure::new(ErrorCode::FailedPrecondition, says).with("matched", meant.len()));
-    }
     let by: driftq_core::Text = by.unwrap_or_default().into();
     let reason: driftq_core::Text = reason.unwrap_or_default().into();
-    let mut purged = 0;
-    for chunk in meant.chunks(PURGE_MAX) {
-        let (by, reason) = (by.clone(), reason.clone());
-        let purge = Purge { topic: topic.clone(), ids: chunk.to_vec(), by, reason };
-        let Reply::Purged { purged: of_chunk } = app.ask(Command::Purge(Box::new(purge))).await?
-        else {
-            return Err(unexpected());
-        };
-        purged += of_chunk;
+    let purge = async |dry_run: bool| {
+        let mut purged = 0;
+        for chunk in meant.chunks(PURGE_MAX) {
+            let (topic, ids) = (topic.clone(), chunk.to_vec());
+            let purge = Purge { topic, ids, dry_run, by: by.clone(), reason: reason.clone() };
+            let Reply::Purged { purged: some } = app.ask(Command::Purge(Box::new(purge))).await?
+            else {
+                return Err(unexpected());
+            };
+            purged += some;
+        }
+        Ok(purged)
+    };
+    // One of them may be no dead letter, or no more.
+    let matched = purge(true).await?;
+    if confirm != Some(matched) {
+        let says = format!("{matched} would be gone for good: repeat with that as confirm");
+        return Err(Failure::new(ErrorCode::FailedPrecondition, says).with("matched", matched));
     }
-    tracing::info!(%by, %reason, purged, "dead letters purged");
+    let purged = purge(false).await?;
+    tracing::info!(topic = %topic.topic, %by, %reason, purged, "dead letters purged");
     Ok(Json(Purged { purged }))
 }

@@ -195,7 +195,12 @@ async fn a_dead_letter_is_given_back_once() {
     assert_eq!(back["redriven"], json!({ "origin_id": delivery["id"], "times": 1 }));
     broker.ack(token(&back)).await.is(204);
     assert!(letters(&broker, "").await.is_empty(), "it is dead no more");
-    assert_eq!(letters(&broker, "state=redriven").await[0]["state"], "redriven");
+    let shown = letters(&broker, "state=redriven").await.remove(0);
+    assert_eq!(shown["state"], "redriven");
+    let by = &shown["redriven"];
+    assert_eq!(fields(by), ["at", "by", "new", "reason"]);
+    assert_eq!((&by["by"], &by["reason"]), (&json!("ops"), &json!("fixed in 41f3")));
+    assert_eq!(by["new"]["id"], back["id"]);
 }
 
 #[tokio::test]
@@ -232,6 +237,10 @@ async fn dead_letters_are_given_back_by_filter_up_to_a_limit() {
         json!({ "filter": { "group": "g", "reason": "final", "error": "timeout" }, "limit": 2 });
     let answer = broker.post("/v1/dlq/t/redrive", filter.clone()).await.is(200);
     assert_eq!(answer["redriven"], 2);
+    for value in ["c", "d"] {
+        let back = broker.receive("t", "g", "o").await;
+        assert_eq!(back["value"], value, "in the order they died");
+    }
     assert_eq!(broker.post("/v1/dlq/t/redrive", filter).await.is(200)["redriven"], 1);
     assert_eq!(values(&letters(&broker, "").await), ["b"]);
 }
@@ -333,6 +342,10 @@ async fn a_purge_by_id_wants_the_right_number_too() {
     let purge = |confirm: u32| json!({ "ids": [letter["id"]], "confirm": confirm });
     let body = broker.post("/v1/dlq/t/purge", purge(2)).await.refused(409, "FAILED_PRECONDITION");
     assert_eq!(body["matched"], 1);
+    let nobody = "m_aaacaaaa";
+    let both = json!({ "ids": [letter["id"], nobody], "confirm": 2 });
+    let body = broker.post("/v1/dlq/t/purge", both).await.refused(409, "FAILED_PRECONDITION");
+    assert_eq!(body["matched"], 1);
     assert_eq!(broker.post("/v1/dlq/t/purge", purge(1)).await.is(200), json!({ "purged": 1 }));
     assert!(letters(&broker, "state=all").await.is_empty());
 }
@@ -388,4 +401,13 @@ async fn dead_letters_redrives_and_purges_survive_a_restart() {
     assert_eq!(again["results"][0]["status"], "already");
     assert_eq!(again["results"][0]["new"], first["results"][0]["new"]);
     assert_eq!(broker.receive("t", "g", "o").await["value"], "c");
+}
+
+#[tokio::test]
+async fn a_purge_by_filter_leaves_what_came_back() {
+    let (broker, _, letter) = one_dead().await;
+    broker.post("/v1/dlq/t/redrive", json!({ "ids": [letter["id"]] })).await.is(200);
+    let purge = json!({ "filter": { "until": "2100-01-01T00:00:00Z" } });
+    let body = broker.post("/v1/dlq/t/purge", purge).await.refused(409, "FAILED_PRECONDITION");
+    assert_eq!(body["matched"], 0);
 }

@@ -204,6 +204,9 @@ async fn a_message_routed_to_another_shard_is_stored_once() {
     };
     // A slip of the pen takes no key.
     broker.post("/v1/produce", routed("x", "nowhere")).await.refused(404, "NOT_FOUND");
+    let mut wrong = routed("x", to);
+    wrong["envelope"]["retry_policy"] = json!({ "max_attempts": 0 });
+    broker.post("/v1/produce", wrong).await.refused(400, "INVALID_ARGUMENT");
     let first = broker.post("/v1/produce", routed("x", to)).await.is(200);
     assert_eq!((&first["topic"], &first["final_topic"]), (&json!(from), &json!(to)));
     let again = broker.post("/v1/produce", routed("x", to)).await.is(200);

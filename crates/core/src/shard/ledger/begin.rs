@@ -33,6 +33,8 @@ struct Asked<'a> {
     ttl_ms: u64,
     owner: Text,
     place: Place<'a>,
+    /// When the key was accepted as new, if it is its message's.
+    accepted_at: Option<Timestamp>,
 }
 
 /// Where the lease comes from.
@@ -53,12 +55,14 @@ impl Shard {
         check(begin)?;
         let asked = self.asked(now, begin, found)?;
         let again = matches!(asked.place, Place::Alone { again: true, .. });
-        let Some(row) = self.find_effect(now, &asked.name, found)? else {
+        let row = self.find_effect(now, &asked.name, found)?;
+        let fence = self.next_fence(row.as_ref());
+        let Some(row) = row.filter(|row| !is_of_earlier_life(row, asked.accepted_at)) else {
             if again {
                 return Err(Rejection::NotFound(Missing::Effect).into());
             }
             self.check_storage()?;
-            return self.grant(now, begin, &asked, None, found);
+            return self.grant(now, begin, &asked, fence, None, found);
         };
         if row.request != asked.request && !(again && asked.request.is_none()) {
             return Err(Rejection::RequestConflict.into());
@@ -74,10 +78,10 @@ impl Shard {
                 }
                 // The queue, or the caller, has already decided to try again.
                 (Place::Alone { .. }, true) | (Place::Under(..), _) => {
-                    self.grant(now, begin, &asked, Some(row), found)
+                    self.grant(now, begin, &asked, fence, Some(row), found)
                 }
             },
-            EffectState::InDoubt => self.grant(now, begin, &asked, Some(row), found),
+            EffectState::InDoubt => self.grant(now, begin, &asked, fence, Some(row), found),
             EffectState::Parked => {
                 let doubt = Box::new(row.doubt.expect("what is in doubt says why"));
                 Err(Rejection::Parked { doubt, retry_after_ms: PARKED_RETRY_MS }.into())
@@ -110,6 +114,7 @@ impl Shard {
                     ttl_ms: begin.ttl_ms.unwrap_or(EFFECT_TTL_MS),
                     owner: begin.owner.clone().unwrap_or_default(),
                     place: Place::Alone { lease_ms, again: *again },
+                    accepted_at: None,
                 })
             }
             BeginOf::Delivery { token, key } => {
@@ -122,8 +127,10 @@ impl Shard {
                 let topic = held.topic.row.id;
                 let message = self.message_at(topic, held.lane, held.offset, found)?;
                 let (hold, id) = (hold_of(&held), self.id_of(&held, &message));
+                let name = self.delivery_effect(&held, &message, key.as_ref())?;
                 Ok(Asked {
-                    name: self.delivery_effect(&held, &message, key.as_ref())?,
+                    accepted_at: accepted_at(&name, &message),
+                    name,
                     request,
                     on_doubt,
                     ttl_ms: begin.ttl_ms.unwrap_or(held.topic.settings.effect_ttl_ms),
@@ -217,12 +224,13 @@ impl Shard {
         Ok(self.began(now, BeginDecision::Replay, row, changes))
     }
 
-    /// The right to execute, under the next fence.
+    /// The right to execute, under `fence`.
     fn grant(
         &self,
         now: Timestamp,
         begin: &Begin,
         asked: &Asked<'_>,
+        fence: u64,
         before: Option<EffectRow>,
         found: &Found<'_>,
     ) -> Decided {
@@ -248,7 +256,6 @@ impl Shard {
             }
             Place::Alone { lease_ms, .. } => (None, *lease_ms),
         };
-        let fence = self.next_fence(before.as_ref());
         let on_doubt = match (&before, asked.on_doubt) {
             (Some(row), _) => row.on_doubt,
             (None, Some(on_doubt)) => on_doubt,
@@ -372,6 +379,19 @@ fn no_policy() -> Rejection {
     let why =
         "say retry, probe or park: what happens when a worker dies in the middle is your choice";
     Rejection::invalid("on_doubt", why)
+}
+
+/// When the key of an effect was accepted as new, if it is the key of its message.
+pub(super) fn accepted_at(name: &EffectName, message: &Message) -> Option<Timestamp> {
+    let is_its_own = message.envelope.idempotency_key.as_ref() == Some(&name.key);
+    is_its_own.then_some(message.produced_at)
+}
+
+/// A key is free again before the last outcome under it is forgotten, for that begins its time later. Whoever
+/// was accepted as new must not find it: its own effect would never happen.
+pub(super) fn is_of_earlier_life(row: &EffectRow, accepted_at: Option<Timestamp>) -> bool {
+    let is_over = row.state.is_known() && row.holders == 0;
+    is_over && accepted_at.is_some_and(|accepted_at| row.updated_at < accepted_at)
 }
 
 fn check(begin: &Begin) -> Result<(), Rejection> {

@@ -10,7 +10,7 @@ use crate::message::Message;
 use crate::pipeline::found::Found;
 use crate::settings::OnDoubt;
 use crate::shard::ledger::Effects;
-use crate::shard::ledger::begin::hold_of;
+use crate::shard::ledger::begin::{accepted_at, hold_of, is_of_earlier_life};
 use crate::shard::settle::Held;
 use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
@@ -58,7 +58,9 @@ impl Shard {
         }
         let found = self.find_effect(now, &name, found)?;
         let before = found.as_ref().map(|row| row.fence);
-        let row = match found {
+        let fence = self.next_fence(found.as_ref());
+        let accepted_at = accepted_at(&name, message);
+        let row = match found.filter(|row| !is_of_earlier_life(row, accepted_at)) {
             Some(row) if self.held_until(now, &row).is_some() => {
                 return Err(self.in_progress_elsewhere(now, row).into());
             }
@@ -66,7 +68,7 @@ impl Shard {
             None => EffectRow {
                 name,
                 state: EffectState::InProgress,
-                fence: self.next_fence(None),
+                fence,
                 born: now,
                 began_at: now,
                 updated_at: now,

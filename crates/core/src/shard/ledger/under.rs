@@ -132,10 +132,15 @@ pub(in crate::shard) struct Effects {
     /// As they are now.
     pub(in crate::shard) rows: Vec<EffectRow>,
     /// Those that have gone on to another message of the same key.
-    pub(super) others: Vec<EffectRow>,
+    pub(in crate::shard) others: Vec<EffectRow>,
 }
 
 impl Effects {
+    /// How long the first of them is remembered, once its message is over.
+    pub(in crate::shard) fn kept_ms(&self) -> Option<u64> {
+        self.rows.iter().chain(&self.others).map(|row| row.ttl_ms).min()
+    }
+
     pub(in crate::shard) fn all(mut self) -> Vec<EffectRow> {
         self.rows.extend(self.others);
         self.rows

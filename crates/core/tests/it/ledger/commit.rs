@@ -306,3 +306,79 @@ fn a_commit_is_told_again_after_a_crash_and_forgotten_in_the_end() {
             receipts 0..1 (1 bytes), dead 0, groups []
     "#]]);
 }
+
+#[test]
+fn a_dead_letter_that_is_nacked_has_no_next_steps() {
+    check(expect![[r#"
+        0s topic orders 1
+            created
+        0s topic receipts 1
+            created
+        0s produce orders a
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+        1s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        2s join b dlq.orders/ops lease=10s credit=1 owner=w2
+            joined
+            b gets dlq.orders/ops 0:0.1 "a" spent 1 until 12s
+        3s commit dlq.orders/ops 0:0.1 final produce="receipts r"
+            refused: produce: goes with ack only: a dead letter that is nacked comes again
+        3s commit dlq.orders/ops 0:0.1 produce="receipts r"
+            committed, receipts 0:0
+            dlq.orders/ops 0:0 acked
+    "#]]);
+}
+
+#[test]
+fn an_effect_that_another_message_took_up_is_still_one_of_this_delivery() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,1s,1s
+            created
+        0s produce orders a + produce orders b
+            stored 0:0
+            stored 0:1
+        0s join a orders/biller lease=10s credit=2 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            a gets orders/biller 0:1.1 "b" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 key=k on=park
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
+        2s finish effect/orders/biller k.1 succeeded result=1
+            effect/orders/biller k.1 SUCCEEDED result 1
+        3s begin-under orders/biller 0:1.1 key=k on=park
+            REPLAY: effect/orders/biller k.1 SUCCEEDED result 1
+        4s commit orders/biller 0:0.1 effects="effect/orders/biller k.1 succeeded result=1"
+            committed
+            orders/biller 0:0 acked
+    "#]]);
+}
+
+#[test]
+fn a_late_commit_of_an_effect_that_went_on_is_told_of_the_later_fence() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,1h,1h
+            created
+        0s produce orders a + produce orders b
+            stored 0:0
+            stored 0:1
+        0s join a orders/biller lease=10s credit=2 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+            a gets orders/biller 0:1.1 "b" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 key=k on=retry
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
+        5s extend orders/biller 0:1.1 lease=1m
+            extended until 65s
+        12s begin-under orders/biller 0:1.1 key=k on=retry
+            effect/orders/biller k.1 in doubt: lease_expired
+            orders/biller 0:0 expired, due 1882.645s
+            EXECUTE: effect/orders/biller k.2 IN_PROGRESS until 65s; fence 1 of "w1" began 1s in doubt since 10s, lease_expired
+        13s commit orders/biller 0:0.1 effects="effect/orders/biller k.1 succeeded result=1"
+            refused: effects[0]: fence 1 is over: fence 2 is IN_PROGRESS
+    "#]]);
+}

@@ -116,8 +116,126 @@ fn effects_of_a_topic_that_is_gone_are_not_listed() {
             deleted 1 messages, 0 dead letters
             sweep pages topic 1 0:0..1
             sweep lane topic 1 0
-            sweep dead letters and pointers topic 1
+            sweep dead letters topic 1 0..4096
+            sweep the last pointers topic 1
         4s effects PARKED
             none (scanned 1, the end)
+    "#]]);
+}
+
+#[test]
+fn a_key_that_is_accepted_as_new_does_not_find_the_outcome_of_before() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,1s,1s dedupe=1m
+            created
+        0s produce orders a idem=weekly
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+        9s begin-under orders/biller 0:0.1 on=park
+            EXECUTE: effect/orders/biller weekly.1 IN_PROGRESS until 10s
+        9s finish effect/orders/biller weekly.1 succeeded result=1
+            effect/orders/biller weekly.1 SUCCEEDED result 1
+        9s ack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 acked
+        60s produce orders b idem=weekly
+            expire to 60.001s
+            stored 0:1
+            a gets orders/biller 0:1.1 "b" spent 1 until 70s
+        60s effect effect/orders/biller weekly
+            effect/orders/biller weekly.1 SUCCEEDED result 1, kept until 69s
+        61s begin-under orders/biller 0:1.1 on=park
+            EXECUTE: effect/orders/biller weekly.2 IN_PROGRESS until 70s
+        62s finish effect/orders/biller weekly.1 succeeded result=1
+            refused: no such effect
+        62s bury orders/biller 0:1.1
+            ok
+            effect/orders/biller weekly.2 in doubt: abandoned
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:1 dead
+        63s resolve effect/orders/biller weekly.2 as=succeeded result=2
+            effect/orders/biller weekly.2 SUCCEEDED result 2, kept until 123s; Succeeded by ops: looked
+        63s redrive orders 0:0
+            redriven as 0:2
+            a gets orders/biller 0:2.1 "b" spent 1 until 73s redriven 1 times from 0:1
+        64s begin-under orders/biller 0:2.1 on=park
+            REPLAY: effect/orders/biller weekly.2 SUCCEEDED result 2; Succeeded by ops: looked
+    "#]]);
+}
+
+#[test]
+fn the_result_of_a_commit_is_not_that_of_a_message_of_before() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,1s,1s dedupe=1m
+            created
+        0s produce orders a idem=weekly
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+        9s commit orders/biller 0:0.1 result=1
+            committed
+            orders/biller 0:0 acked
+        60s produce orders b idem=weekly
+            expire to 60.001s
+            stored 0:1
+            a gets orders/biller 0:1.1 "b" spent 1 until 70s
+        61s commit orders/biller 0:1.1 result=2
+            committed
+            orders/biller 0:1 acked
+        62s effect effect/orders/biller weekly
+            effect/orders/biller weekly.2 SUCCEEDED result 2, kept until 121s
+    "#]]);
+}
+
+#[test]
+fn while_the_message_of_before_is_open_its_outcome_stands() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,1s,1s dedupe=1m
+            created
+        0s produce orders a idem=weekly
+            stored 0:0
+        0s join a orders/biller lease=10m credit=2 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 600s
+        9s begin-under orders/biller 0:0.1 on=park
+            EXECUTE: effect/orders/biller weekly.1 IN_PROGRESS until 600s
+        9s finish effect/orders/biller weekly.1 succeeded result=1
+            effect/orders/biller weekly.1 SUCCEEDED result 1
+        61s produce orders b idem=weekly
+            expire to 60.001s
+            stored 0:1
+            a gets orders/biller 0:1.1 "b" spent 1 until 661s
+        62s begin-under orders/biller 0:1.1 on=park
+            REPLAY: effect/orders/biller weekly.1 SUCCEEDED result 1
+    "#]]);
+}
+
+#[test]
+fn an_effect_with_a_time_of_its_own_is_not_executed_again_by_a_redrive() {
+    check(expect![[r#"
+        0s topic orders 1 retry=5,1s,1s
+            created
+        0s produce orders a
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+        1s begin-under orders/biller 0:0.1 key=k on=park ttl=1m
+            EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
+        2s finish effect/orders/biller k.1 succeeded result=1
+            effect/orders/biller k.1 SUCCEEDED result 1
+        3s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        64s redrive orders 0:0
+            expire to 63.001s
+            refused: its effects may be forgotten by now: they would be executed again
+        64s redrive orders 0:0 force
+            redriven as 0:1
+            a gets orders/biller 0:1.1 "a" spent 1 until 74s redriven 1 times from 0:0
     "#]]);
 }

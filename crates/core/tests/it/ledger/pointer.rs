@@ -53,8 +53,10 @@ fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
             sweep cursor 3 0
             sweep pages topic 5 0:0..1
             sweep lane topic 5 0
-            sweep dead letters and pointers topic 1
-            sweep dead letters and pointers topic 5
+            sweep dead letters topic 1 0..4096
+            sweep dead letters topic 5 0..4096
+            sweep the last pointers topic 1
+            sweep the last pointers topic 5
         6s rows pointer
             pointer 0
         9s rows pointer

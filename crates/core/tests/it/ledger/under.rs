@@ -349,7 +349,8 @@ fn a_group_made_again_does_not_charge_again_and_a_topic_made_again_starts_clean(
             deleted 1 messages, 0 dead letters
             sweep pages topic 1 0:0..1
             sweep lane topic 1 0
-            sweep dead letters and pointers topic 1
+            sweep dead letters topic 1 0..4096
+            sweep the last pointers topic 1
         9s topic orders 1
             created
         9s produce orders hello idem=k

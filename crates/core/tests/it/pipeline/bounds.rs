@@ -5,7 +5,7 @@ use driftq_core::row::{Read, Write};
 use driftq_core::{Envelope, SettingsPatch};
 
 use super::ready;
-use crate::held::{Held, join, keyed, nack, produce, produce_with, topic};
+use crate::held::{Held, delete, join, keyed, nack, produce, produce_with, topic};
 
 #[test]
 fn batches_are_committed_in_order_and_no_more_than_two_at_once() {
@@ -194,4 +194,22 @@ fn a_deadline_that_nothing_can_come_of_is_no_deadline() {
     assert_eq!(held.commits.len(), 1, "and does not run out");
     let next = held.pipeline.next_deadline();
     assert!(next.is_none_or(|at| at > held.now), "{next:?} at {:?}", held.now);
+}
+
+#[test]
+fn a_shard_that_is_given_up_decides_what_it_was_asked_and_begins_nothing() {
+    let mut held = ready();
+    for _ in 0..10_000 {
+        held.arrive(produce("m"));
+    }
+    held.settle();
+    // What it leaves behind is swept in many steps, of which one has begun.
+    held.arrive(delete());
+    held.turn();
+    let before = held.released.len();
+    let asked = held.arrive(topic(1, SettingsPatch::default()));
+    held.pipeline.close();
+    held.settle();
+    assert_eq!(held.answer(asked).as_deref(), Some("created"));
+    assert_eq!(held.released.len() - before, 3, "the rest is for the next owner");
 }

@@ -80,7 +80,8 @@ fn open_messages_that_are_dropped_with_their_group_leave_no_page_behind() {
             deleted 0 messages, 0 dead letters
             sweep pages topic 1 0:0..2
             sweep lane topic 1 0
-            sweep dead letters and pointers topic 1
+            sweep dead letters topic 1 0..4096
+            sweep the last pointers topic 1
         1015s rows page lane garbage
             page 0, lane 0, garbage 0
     "#]]);

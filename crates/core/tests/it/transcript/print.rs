@@ -383,7 +383,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         Change::MessageGone { lane, offset, .. } => format!("dead letter {lane}:{offset} is gone"),
         Change::Trim { lane, from, to, .. } => format!("trim {lane}:{from}..{to}"),
         Change::Expire { to, .. } => format!("expire to {}", time(Timestamp(*to))),
-        Change::Sweep(sweep) => swept(sweep),
+        Change::Sweep(sweep) => return swept(sweep),
         Change::Effect(row) => effect::changed(row)?,
         Change::Pointer(row) => {
             let driftq_core::command::PointerName { dataset, version, partition_key } =
@@ -419,9 +419,9 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
     })
 }
 
-fn swept(sweep: &Sweep) -> String {
+fn swept(sweep: &Sweep) -> Option<String> {
     let of = |topic: &TopicId| format!("topic {topic}");
-    match sweep {
+    Some(match sweep {
         Sweep::Pages { topic, lane, from, to } => {
             format!("sweep pages {} {lane}:{from}..{to}", of(topic))
         }
@@ -430,8 +430,14 @@ fn swept(sweep: &Sweep) -> String {
         }
         Sweep::Lane { topic, lane } => format!("sweep lane {} {lane}", of(topic)),
         Sweep::Cursor { generation, lane } => format!("sweep cursor {generation} {lane}"),
-        Sweep::Named { topic } => format!("sweep dead letters and pointers {}", of(topic)),
-    }
+        Sweep::Dead { topic, from, to } => {
+            format!("sweep dead letters {} {from}..{to}", of(topic))
+        }
+        Sweep::Pointers { topic, of: part } => match part {
+            15 => format!("sweep the last pointers {}", of(topic)),
+            _ => return None,
+        },
+    })
 }
 
 fn place(world: &World, group: GroupId, lane: Lane, offset: Offset) -> String {
