@@ -11,7 +11,7 @@ use driftq_core::travel::{open_answer, open_deliveries, pack_call};
 use driftq_core::{Answered, Command, Epoch, Reply, ShardId, Text};
 use futures_util::Stream;
 
-use super::frames::{frame, next_frame};
+use super::frames::{frame, next_frame, open_lost};
 use crate::node::{Answer, Deliver, Handed, Lost};
 
 /// Says that the request comes from a node. What only nodes know is in it.
@@ -132,10 +132,9 @@ impl Client {
         let mut stream = std::pin::pin!(response.bytes_stream());
         let (mut seen, mut answers) = (BytesMut::new(), Vec::with_capacity(commands.len()));
         while let Some(frame) = next_frame(&mut stream, &mut seen).await {
-            // Without content: it was lost there, done or not.
-            answers.push(match frame.is_empty() {
-                true => Err(Lost::Unknown),
-                false => open_answer(&frame).map_err(|_| Lost::Unknown),
+            answers.push(match open_lost(&frame) {
+                Some(lost) => Err(lost),
+                None => open_answer(&frame).map_err(|_| Lost::Unknown),
             });
         }
         Ok(answers)

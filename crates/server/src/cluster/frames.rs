@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use driftq_core::Lost;
 use futures_util::{Stream, StreamExt as _};
 
 const LENGTH_BYTES: usize = 4;
@@ -13,6 +14,20 @@ pub(crate) fn frame(content: &[u8]) -> Bytes {
     bytes.put_u32_le(u32::try_from(content.len()).expect("a batch is smaller"));
     bytes.put_slice(content);
     bytes.freeze()
+}
+
+/// In the place of an answer: shorter than any. A node that does not know it takes it for unknown, as is right.
+pub(crate) fn pack_lost(lost: Lost) -> &'static [u8] {
+    match lost {
+        Lost::Unknown => &[],
+        Lost::NotServing => &[1],
+        Lost::Overloaded => &[2],
+    }
+}
+
+pub(super) fn open_lost(frame: &[u8]) -> Option<Lost> {
+    let all = [Lost::Unknown, Lost::NotServing, Lost::Overloaded];
+    all.into_iter().find(|lost| pack_lost(*lost) == frame)
 }
 
 /// The pieces of a whole body.

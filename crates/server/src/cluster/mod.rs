@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::node::{Among, Commander, Order};
 
 pub(crate) use client::{Client, EPOCH, SECRET, SHARD, There};
-pub(crate) use frames::{frame, frames};
+pub(crate) use frames::{frame, frames, pack_lost};
 pub(crate) use routes::{Route, Routes};
 
 /// The seat of a shard's task among the others.

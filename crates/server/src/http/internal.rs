@@ -17,7 +17,7 @@ use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardId};
 use subtle::ConstantTimeEq as _;
 
 use super::App;
-use crate::cluster::{EPOCH, SECRET, SHARD, frame, frames};
+use crate::cluster::{EPOCH, SECRET, SHARD, frame, frames, pack_lost};
 use crate::node::{Deliveries, Handed, Lost, Node};
 
 /// The largest batch, and what it takes to say it.
@@ -85,7 +85,7 @@ async fn calls(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respo
     }
     let frames = answers.iter().map(|answered| match answered {
         Ok(answered) => frame(&pack_answer(answered)),
-        Err(_) => frame(&[]),
+        Err(lost) => frame(pack_lost(*lost)),
     });
     let body: Vec<u8> = frames.flatten().collect();
     Response::new(Body::from(body))

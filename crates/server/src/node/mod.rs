@@ -12,6 +12,7 @@ mod orders;
 mod peers;
 mod shard_task;
 mod status;
+mod tries;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +26,6 @@ use driftq_storage::Engine;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 use awaited::{Awaited, Waiting};
 
@@ -40,16 +40,15 @@ use mailbox::{Call, Mail, Mailbox};
 use numbers::Numbers;
 use orders::Orders;
 use peers::{Others, Peers};
+use tries::Tries;
 
 pub(crate) use orders::{Commander, Order};
 
-/// Calls that may wait for the shard; more are refused as overload.
+/// Calls that may wait for the shard, and as many more that it has taken; more are refused as overload.
 const CALLS_MAX: usize = 65_536;
 
 /// How long a start waits for all shards to be served somewhere.
 const WHOLE_WITHIN: Duration = Duration::from_secs(15);
-/// How often they look, if nothing is heard.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// The shards, and the way to them.
 #[derive(Clone)]
@@ -138,6 +137,7 @@ impl Node {
                 numbers: counted.clone(),
                 awaited: awaited.clone(),
                 seat: seat.clone(),
+                claimed: None,
             };
             statuses.push(seen);
             counts.push(counted);
@@ -171,18 +171,12 @@ impl Node {
     where
         F: Future<Output = Result<T, Lost>>,
     {
-        let Some(mut routes) = self.peers.routes() else { return ask().await };
-        let began = Instant::now();
+        let Some(mut tries) = Tries::new(&self.peers) else { return ask().await };
         loop {
-            routes.mark_unchanged();
             let answered = ask().await;
-            let after_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-            if !answered.as_ref().is_err_and(|lost| lost.is_sent_again(after_ms)) {
-                return answered;
-            }
-            // Either way it looks again; nothing is heard any more where this process stops.
-            if let Ok(Err(_)) = tokio::time::timeout(LOOK, routes.changed()).await {
-                tokio::time::sleep(LOOK).await;
+            match &answered {
+                Err(lost) if tries.is_worth_another(*lost) => tries.wait().await,
+                _ => return answered,
             }
         }
     }
@@ -205,7 +199,7 @@ impl Node {
             return self.decide(command).await;
         }
         if command.place(self.shards()) != Place::Every {
-            self.look_around(&mut command).await;
+            self.look_around(std::slice::from_mut(&mut command)).await;
             return self.follow(self.decide(command).await?).await;
         }
         let every = (0..self.shards()).map(|shard| self.decide_at(ShardId(shard), command.clone()));
@@ -221,36 +215,35 @@ impl Node {
 
     /// Sends commands one after the other, so that a batch can decide them together, then waits for all.
     pub async fn call_all(&self, mut commands: Vec<Command>) -> Vec<Result<Answered, Lost>> {
-        if self.shards() > 1 {
-            for command in &mut commands {
-                self.look_around(command).await;
-            }
+        if self.shards() == 1 {
+            return self.decide_all(commands).await;
         }
-        // Those that nobody takes are sent again, in their order.
-        let kept = self.is_among_others().then(|| commands.clone());
-        let sent = match kept {
-            Some(_) => self.send_by_shard(commands),
-            None => {
-                let send = |command| self.peers.call(self.place(&command), command);
-                commands.into_iter().map(send).collect()
-            }
+        self.look_around(&mut commands).await;
+        let answers = self.decide_all(commands).await;
+        self.follow_all(answers).await
+    }
+
+    /// Has commands decided by their shards, each shard's in their order. Those that nobody takes are sent again
+    /// together: all of them wait no longer than one would.
+    async fn decide_all(&self, commands: Vec<Command>) -> Vec<Result<Answered, Lost>> {
+        let Some(mut tries) = Tries::new(&self.peers) else {
+            let send = |command| self.peers.call(self.place(&command), command);
+            return all_answered(commands.into_iter().map(send).collect()).await;
         };
-        let mut answers = Vec::with_capacity(sent.len());
-        for (at, call) in sent.into_iter().enumerate() {
-            let answered = match call {
-                Ok(call) => call.answered().await,
-                Err(lost) => Err(lost),
-            };
-            let answered = match (&kept, answered) {
-                (Some(kept), Err(Lost::NotServing)) => self.decide(kept[at].clone()).await,
-                (_, answered) => answered,
-            };
-            answers.push(match answered {
-                Ok(answered) => self.follow(answered).await,
-                Err(lost) => Err(lost),
-            });
+        let mut answers = all_answered(self.send_by_shard(commands.clone())).await;
+        loop {
+            let is_left = |answered: &Result<Answered, Lost>| matches!(answered, Err(lost) if tries.is_worth_another(*lost));
+            let left: Vec<usize> = (0..answers.len()).filter(|at| is_left(&answers[*at])).collect();
+            if left.is_empty() {
+                return answers;
+            }
+            tries.wait().await;
+            let again = left.iter().map(|at| commands[*at].clone()).collect();
+            let heard = all_answered(self.send_by_shard(again)).await;
+            for (at, answered) in left.into_iter().zip(heard) {
+                answers[at] = answered;
+            }
         }
-        answers
     }
 
     /// Sends to each shard what is for it as one, so that it keeps its order on the way to another node.
@@ -417,3 +410,14 @@ impl Node {
 
 /// What came for the shard.
 type Inbox = mpsc::Receiver<Mail>;
+
+async fn all_answered(sent: Vec<Result<Call, Lost>>) -> Vec<Result<Answered, Lost>> {
+    let mut answers = Vec::with_capacity(sent.len());
+    for call in sent {
+        answers.push(match call {
+            Ok(call) => call.answered().await,
+            Err(lost) => Err(lost),
+        });
+    }
+    answers
+}

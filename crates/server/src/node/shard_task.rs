@@ -7,6 +7,7 @@
 //!    is decided and committed at once. There is no timer.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use driftq_core::{
     ReadId, Recovered, Release, Reply, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::{Engine, EngineError, Ownership, RecoverError, read_back};
+use futures_util::FutureExt as _;
 use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -30,7 +32,7 @@ use super::mailbox::{Answer, Deliver, Handed, Mail, Mailbox};
 use super::numbers::Numbers;
 use super::orders::{Order, Orders, Serve};
 use super::peers::Peers;
-use super::{Given, Inbox, Seat, Status};
+use super::{CALLS_MAX, Given, Inbox, Seat, Status};
 
 /// The wait before a shard that was lost is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(250);
@@ -55,6 +57,8 @@ pub(super) struct ShardTask {
     pub(super) peers: Peers,
     /// The others, if there are any.
     pub(super) seat: Option<Seat>,
+    /// Under which epoch a copy is served.
+    pub(super) claimed: Option<Epoch>,
 }
 
 /// Why a copy of the shard was dropped.
@@ -63,6 +67,7 @@ enum Over {
     Dropped,
     Engine(EngineError),
     Damaged(Damaged),
+    Panicked,
 }
 
 impl ShardTask {
@@ -77,14 +82,27 @@ impl ShardTask {
                     self.say(&Over::Ended);
                     self.give_up(epoch).await;
                 }
-                Order::Always => self.serve(None, began).await,
-                Order::Claim(epoch) => self.serve(Some(epoch), began).await,
+                Order::Always => self.serve_or_panic(None, began).await,
+                Order::Claim(epoch) => self.serve_or_panic(Some(epoch), began).await,
             }
         }
         self.status.send_replace(Status::Stopped);
         self.inbox.close();
         while let Some(mail) = self.inbox.recv().await {
             mail.refuse();
+        }
+    }
+
+    /// A defect of ours loses this copy of the shard, and nothing else: it is claimed and loaded again.
+    async fn serve_or_panic(&mut self, epoch: Option<Epoch>, began: Instant) {
+        let served = AssertUnwindSafe(self.serve(epoch, began)).catch_unwind().await;
+        if served.is_err() {
+            self.say(&Over::Panicked);
+            let (shard, claimed) = (self.config.shard, self.claimed.take());
+            self.report(match claimed {
+                Some(epoch) => Event::Lost { shard, epoch, fenced: false },
+                None => Event::ClaimFailed(shard),
+            });
         }
     }
 
@@ -103,17 +121,19 @@ impl ShardTask {
             }
         };
         let (shard, epoch) = (self.config.shard, ownership.epoch);
+        self.claimed = Some(epoch);
         self.report(Event::Claimed { shard, epoch });
         let clock = Clock::new(recovered.now, now, ms_since(began));
         let start = clock.now(ms_since(began));
         let pipeline = Pipeline::new(recovered, epoch, start, PipelineConfig::default());
         let serving = Serving::new(&*engine, ownership, pipeline, clock, began, self);
         let over = serving.run(self).await;
+        self.claimed = None;
         self.say(&over);
         let fenced = match over {
             Over::Ended | Over::Dropped => return,
             Over::Engine(EngineError::Fenced) => true,
-            Over::Engine(EngineError::Unknown(_)) | Over::Damaged(_) => false,
+            Over::Engine(EngineError::Unknown(_)) | Over::Damaged(_) | Over::Panicked => false,
         };
         self.report(Event::Lost { shard, epoch, fenced });
     }
@@ -157,6 +177,7 @@ impl ShardTask {
             Over::Engine(EngineError::Fenced) if self.seat.is_some() => return elsewhere(),
             Over::Engine(error) => error.to_string(),
             Over::Damaged(damaged) => damaged.to_string(),
+            Over::Panicked => "a defect; what went wrong was logged before this".to_owned(),
         };
         self.metrics.lost();
         tracing::error!(shard = %self.config.shard, why, "shard lost; it is claimed again");
@@ -270,7 +291,10 @@ impl<'a> Serving<'a> {
                     Ok(rows) => self.pipeline.on(self.now(), Input::ReadDone(id, rows), &mut self.outputs),
                     Err(error) => return Over::Engine(error),
                 },
-                count = task.inbox.recv_many(&mut mail, MAIL_MAX), if !is_stopping => {
+                // What more than that waits, waits in its mailbox, which has a bound.
+                count = task.inbox.recv_many(&mut mail, MAIL_MAX),
+                    if !is_stopping && self.pipeline.waiting() < CALLS_MAX =>
+                {
                     if count == 0 {
                         return Over::Ended;
                     }
@@ -279,7 +303,10 @@ impl<'a> Serving<'a> {
                 () = tokio::time::sleep(until.unwrap_or_default()), if until.is_some() && !is_stopping => {}
                 serve = task.orders.hear() => match serve {
                     Serve::On => {}
-                    Serve::End => is_stopping = true,
+                    Serve::End => {
+                        is_stopping = true;
+                        self.pipeline.close();
+                    }
                     Serve::Drop => return Over::Dropped,
                 },
             }

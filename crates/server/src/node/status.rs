@@ -38,9 +38,11 @@ impl Status {
     pub fn reason(&self) -> Option<String> {
         const LEAD_MS_MAX: u64 = 60_000;
         match self {
-            Status::Starting => Some(
-                "starting: shards are being recovered, or the database is not reached".to_owned(),
-            ),
+            Status::Starting => {
+                let says = "starting: shards are being recovered, or the database is not reached or \
+                            another by now; the log says which";
+                Some(says.to_owned())
+            }
             Status::Serving { lead_ms } if *lead_ms > LEAD_MS_MAX => {
                 Some(format!("clock: {} s behind what was stored; set it right", lead_ms / 1_000))
             }

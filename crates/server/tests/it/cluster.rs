@@ -221,3 +221,30 @@ async fn count(node: &Client, topic: &str) -> usize {
     let page: Value = node.get(format!("/v1/topics/{topic}/messages")).await.is(200);
     page["messages"].as_array().expect("messages").len()
 }
+
+/// Shards that nobody serves: a request of many waits as long as one of one, and not for each.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_for_a_shard_that_is_not_served_are_refused_together() {
+    let [node] = Broker::nodes::<1>(SHARDS).await;
+    for topic in TOPICS {
+        node.topic(topic).await;
+    }
+    let (client, connection) =
+        tokio_postgres::connect(node.url(), tokio_postgres::NoTls).await.expect("a server");
+    tokio::spawn(connection);
+    // A node that says it lives and does not answer.
+    let change = "INSERT INTO driftq.node
+                      (node, address, version, rules, draining, joined_at, renewed_at, until)
+                  SELECT 77, 'http://127.0.0.1:9', version, rules, draining, joined_at, now(),
+                      now() + (until - renewed_at) FROM driftq.node;
+                  UPDATE driftq.shard SET epoch = epoch + 1000, node = 77";
+    client.batch_execute(change).await.expect("a change");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let messages: Vec<Value> =
+        (0..200).map(|at| json!({ "topic": TOPICS[at % TOPICS.len()], "value": "v" })).collect();
+    let began = Instant::now();
+    let batch = node.post("/v1/produce/batch", json!({ "messages": messages })).await.is(200);
+    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    let results = batch["results"].as_array().expect("results");
+    assert!(results.iter().all(|one| one["error"] == "UNAVAILABLE"), "{batch}");
+}

@@ -8,7 +8,7 @@ use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 use super::session::{Pool, Session};
 use super::writing::{claimed, unless_warned};
 use super::{ANSWER_TIMEOUT, Failed, Inside, Postgres};
-use crate::{Answer, Ownership};
+use crate::{Answer, Identity, Ownership};
 
 /// A time of this database in milliseconds.
 macro_rules! ms {
@@ -30,12 +30,15 @@ macro_rules! shown {
 }
 
 /// One statement: what the node says of itself, and everything it is shown. Its own row is as it is after it.
-/// Rows of nodes that are long gone go.
+/// Rows of nodes that are long gone go. A node of a storage that was restored since says nothing: the others would
+/// leave shards to it that it may not claim.
 const RENEW: &str = concat!(
     "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
     renewed AS (
         INSERT INTO node (node, address, version, rules, draining, joined_at, renewed_at, until)
         SELECT $1, $2, $3, $4, $5, now, now, now + $6::int8 * interval '1 ms' FROM clock
+        WHERE EXISTS (SELECT FROM meta WHERE name = 'identity'
+            AND value::json ->> 'storage' = $7 AND (value::json ->> 'restore')::int8 = $8)
         ON CONFLICT (node) DO UPDATE
         SET draining = EXCLUDED.draining, renewed_at = EXCLUDED.renewed_at, until = EXCLUDED.until
         RETURNING node, address, version, rules, draining, drained, joined_at, renewed_at, until),
@@ -94,9 +97,10 @@ impl Postgres {
         wait: Duration,
     ) -> Answer<'_, Shown> {
         let (inside, member) = (self.inside.clone(), member.clone());
+        let identity = self.identity.clone();
         self.ask(wait, async move {
             let mut taken = inside.members.take().await?;
-            let shown = renew(&mut taken.session, &member, draining, lease_ms).await?;
+            let shown = renew(&mut taken.session, &identity, &member, draining, lease_ms).await?;
             taken.give_back();
             Ok(shown)
         })
@@ -176,6 +180,7 @@ impl Postgres {
 
 async fn renew(
     session: &mut Session,
+    identity: &Identity,
     member: &Member,
     draining: bool,
     lease_ms: u64,
@@ -184,11 +189,18 @@ async fn renew(
     let statement = session.prepared(RENEW).await?;
     let (me, rules) = (node.0.cast_signed(), RULES.cast_signed());
     let lease_ms = lease_ms.cast_signed();
+    let (storage, restore) = (&identity.storage, i64::from(identity.restore));
     let rows = session
         .client
-        .query(&statement, &[&me, address, version, &rules, &draining, &lease_ms])
+        .query(
+            &statement,
+            &[&me, address, version, &rules, &draining, &lease_ms, storage, &restore],
+        )
         .await?;
     let shown = shown(rows)?;
+    if !shown.nodes.contains_key(node) {
+        session.expect(identity).await?;
+    }
     let number = |(node, renewed_at): (NodeId, Timestamp)| {
         (node.0.cast_signed(), renewed_at.0.cast_signed())
     };

@@ -1,0 +1,42 @@
+//! Calls that nobody took, because their shards move, are tried again for a while.
+
+use std::time::Duration;
+
+use driftq_core::Lost;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::peers::Peers;
+use crate::cluster::Routes;
+
+/// How often it is tried, if nothing is heard.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The tries of one caller.
+pub(super) struct Tries {
+    routes: watch::Receiver<Routes>,
+    began: Instant,
+}
+
+impl Tries {
+    /// None: shards do not move.
+    pub(super) fn new(peers: &Peers) -> Option<Tries> {
+        let mut routes = peers.routes()?;
+        routes.mark_unchanged();
+        Some(Tries { routes, began: Instant::now() })
+    }
+
+    pub(super) fn is_worth_another(&self, lost: Lost) -> bool {
+        let after_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        lost.is_sent_again(after_ms)
+    }
+
+    /// Until a shard has moved, or a little while.
+    pub(super) async fn wait(&mut self) {
+        // Nothing is heard any more where this process stops.
+        if let Ok(Err(_)) = tokio::time::timeout(LOOK, self.routes.changed()).await {
+            tokio::time::sleep(LOOK).await;
+        }
+        self.routes.mark_unchanged();
+    }
+}
