@@ -64,6 +64,8 @@ pub struct Reacquire {
     pub lease_ms: Option<u64>,
     #[schema(value_type = Option<Owner>)]
     pub owner: Option<String>,
+    #[schema(value_type = Option<Nonce>)]
+    pub nonce: Option<String>,
 }
 
 /// What to do, and what is known.

@@ -46,6 +46,9 @@ pub struct Resume {}
 /// Where a seek goes.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(untagged)]
+#[serde(
+    expecting = r#"must be "earliest", "latest", {"time": "…"} or {"partition": 0, "offset": 900}"#
+)]
 pub enum SeekTo {
     /// `earliest` or `latest`.
     End(SeekEnd),

@@ -35,7 +35,8 @@ fn count() -> Object {
 
 /// Which item of a commit is meant.
 fn item() -> Vec<Field> {
-    vec![sometimes("part", word(&["effects", "produce"])), sometimes("index", count())]
+    let parts = word(&["effects", "produce", "pointers"]);
+    vec![sometimes("part", parts), sometimes("index", count())]
 }
 
 impl ErrorCode {

@@ -28,7 +28,9 @@ pub struct NotATime;
 
 impl fmt::Display for NotATime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a time: write it as 2026-11-14T12:00:00Z")
+        f.write_str(
+            "not a time from 1970 to 9999-12-30T22:00:00Z: write it as 2026-11-14T12:00:00Z",
+        )
     }
 }
 
@@ -89,5 +91,8 @@ mod tests {
         for text in ["", "tomorrow", "2027-01-15", "1969-12-31T23:59:59Z", "1800000000"] {
             assert_eq!(text.parse::<Time>(), Err(NotATime), "{text}");
         }
+        // The limit that is said of them.
+        assert!("9999-12-30T22:00:00Z".parse::<Time>().is_ok());
+        assert_eq!("9999-12-31T23:59:59Z".parse::<Time>(), Err(NotATime));
     }
 }

@@ -1,14 +1,17 @@
 //! The way to a server.
 
+use std::error::Error;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use reqwest::{Method, Response};
+use reqwest::{Method, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output::Format;
 
@@ -43,6 +46,10 @@ impl Remote {
         let key = file.map(first_line).transpose();
         let key = key.map_err(|why| Failure::Usage(format!("--api-key-file: {why}")))?;
         let base = self.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
+        if base.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
+            let says = "this client speaks http only: give the address of a node behind the proxy";
+            return Err(Failure::Usage(format!("--url {base}: {says}, with its port")).into());
+        }
         Ok(Client { http: reqwest::Client::new(), base, key })
     }
 }
@@ -68,7 +75,7 @@ pub(crate) fn segment(text: &str) -> String {
 }
 
 impl Client {
-    pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Value> {
+    pub(crate) async fn get(&self, path: &str, query: &[(&str, String)]) -> anyhow::Result<Answer> {
         body(self.send(Method::GET, path, query, None::<Value>).await?).await
     }
 
@@ -79,7 +86,7 @@ impl Client {
         query: &[(&str, String)],
     ) -> anyhow::Result<T> {
         let response = self.send(Method::GET, path, query, None::<Value>).await?;
-        let bytes = response.bytes().await.context(BROKE_OFF)?;
+        let bytes = response.bytes().await.map_err(broke_off)?;
         serde_json::from_slice(&bytes).context(NOT_OURS)
     }
 
@@ -89,20 +96,24 @@ impl Client {
         path: &str,
         query: &[(&str, String)],
         items: &str,
-    ) -> anyhow::Result<Value> {
-        let mut all = Vec::new();
+    ) -> anyhow::Result<Answer> {
         let mut query = query.to_vec();
         query.push(("limit", "1000".to_owned()));
+        let first = self.get(path, &query).await?;
+        if first["next_cursor"].is_null() {
+            return Ok(first);
+        }
+        let (mut all, mut page) = (Vec::new(), first.into_value());
         loop {
-            let mut page = self.get(path, &query).await?;
             if let Value::Array(of_page) = page[items].take() {
                 all.extend(of_page);
             }
             let Some(cursor) = page["next_cursor"].as_str() else {
-                return Ok(json!({ items: all }));
+                return Ok(Answer::parse(json!({ items: all }).to_string())?);
             };
             query.retain(|(name, _)| *name != "cursor");
             query.push(("cursor", cursor.to_owned()));
+            page = self.get(path, &query).await?.into_value();
         }
     }
 
@@ -110,19 +121,19 @@ impl Client {
         &self,
         path: &str,
         query: &[(&str, String)],
-    ) -> anyhow::Result<Value> {
+    ) -> anyhow::Result<Answer> {
         body(self.send(Method::DELETE, path, query, None::<Value>).await?).await
     }
 
-    pub(crate) async fn post(&self, path: &str, asked: impl Serialize) -> anyhow::Result<Value> {
+    pub(crate) async fn post(&self, path: &str, asked: impl Serialize) -> anyhow::Result<Answer> {
         body(self.send(Method::POST, path, &[], Some(asked)).await?).await
     }
 
-    pub(crate) async fn patch(&self, path: &str, asked: Value) -> anyhow::Result<Value> {
+    pub(crate) async fn patch(&self, path: &str, asked: Value) -> anyhow::Result<Answer> {
         body(self.send(Method::PATCH, path, &[], Some(asked)).await?).await
     }
 
-    pub(crate) async fn put(&self, path: &str, asked: Value) -> anyhow::Result<Value> {
+    pub(crate) async fn put(&self, path: &str, asked: Value) -> anyhow::Result<Answer> {
         body(self.send(Method::PUT, path, &[], Some(asked)).await?).await
     }
 
@@ -148,10 +159,15 @@ impl Client {
             if error.is_builder() {
                 return Failure::Usage(format!("--url {} is not an address", self.base));
             }
-            Failure::Unreachable(if error.is_connect() {
-                format!("no server at {}: start one with `driftq dev`, or give --url", self.base)
-            } else {
-                format!("{}: {error}", self.base)
+            let cause = root(&error);
+            let kind = cause.downcast_ref::<std::io::Error>().map(|error| error.kind());
+            Failure::Unreachable(match error.is_connect() {
+                true if kind == Some(ErrorKind::ConnectionRefused) => {
+                    let says = "start one with `driftq dev`, or give --url";
+                    format!("no server at {}: {says}", self.base)
+                }
+                true => format!("no way to {}: {cause}", self.base),
+                false => format!("{}: {error}", self.base),
             })
         };
         let response = request.send().await.map_err(unreachable)?;
@@ -159,19 +175,29 @@ impl Client {
         if status.is_success() {
             return Ok(response);
         }
+        if status == StatusCode::UNAUTHORIZED {
+            return Err(Failure::NoEntry { has_key: self.key.is_some() }.into());
+        }
         let body = response.json().await.unwrap_or(Value::Null);
         Err(Failure::Refused { status: status.as_u16(), body }.into())
     }
 }
 
-const BROKE_OFF: &str = "the answer broke off";
+/// What an error comes from in the end.
+fn root<'a>(error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    error.source().map_or(error, root)
+}
+
+/// Whether it happened is not known.
+pub(crate) fn broke_off(error: reqwest::Error) -> Failure {
+    Failure::Unreachable(format!("the answer broke off: {}", root(&error)))
+}
+
 const NOT_OURS: &str = "the answer is not JSON: is this a DriftQ server?";
 
 /// The body of a success; `null` where there is none.
-async fn body(response: Response) -> anyhow::Result<Value> {
-    let bytes = response.bytes().await.context(BROKE_OFF)?;
-    if bytes.is_empty() {
-        return Ok(Value::Null);
-    }
-    serde_json::from_slice(&bytes).context(NOT_OURS)
+async fn body(response: Response) -> anyhow::Result<Answer> {
+    let bytes = response.bytes().await.map_err(broke_off)?;
+    let written = String::from_utf8(bytes.to_vec()).context(NOT_OURS)?;
+    Answer::parse(written).context(NOT_OURS)
 }

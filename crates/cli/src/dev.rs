@@ -50,7 +50,9 @@ impl Dev {
 async fn create(server: &Server, topic: &str) -> Result<(), Failure> {
     let wrong = |why: String| Failure::Usage(format!("--topic {topic}: {why}"));
     let (name, partitions) = shape(topic);
-    let partitions = partitions.parse().map_err(|_| wrong("partitions are a number".to_owned()))?;
+    let partitions = partitions.parse::<u32>().ok().filter(|number| *number > 0);
+    let partitions =
+        partitions.ok_or_else(|| wrong("partitions are a number from 1 on".to_owned()))?;
     server.create_topic(name, partitions).await.map_err(wrong)
 }
 

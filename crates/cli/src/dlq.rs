@@ -94,6 +94,7 @@ Examples:
         filter: Filter,
         /// Which of them
         #[arg(long, value_parser = ["dead", "redriven", "all"], default_value = "dead")]
+        #[arg(ignore_case = true)]
         state: String,
         /// How many
         #[arg(long, default_value_t = 20)]
@@ -161,7 +162,7 @@ impl Dlq {
         match self.verb {
             Verb::List { topic, filter, state, limit, cursor } => {
                 let mut query = filter.given();
-                query.push(("state", state));
+                query.push(("state", state.to_ascii_lowercase()));
                 query.extend(cursor.map(|cursor| ("cursor", cursor)));
                 query.push(("limit", limit.to_string()));
                 let answer = client.get(&format!("dlq/{}", segment(&topic)), &query).await?;
@@ -179,8 +180,9 @@ impl Dlq {
             Verb::Summary { topic, filter } => {
                 let mut query = filter.given();
                 query.extend([("summary", "true".to_owned()), ("limit", "1".to_owned())]);
-                let mut answer = client.get(&format!("dlq/{}", segment(&topic)), &query).await?;
-                answer["next_cursor"] = Value::Null;
+                let answer = client.get(&format!("dlq/{}", segment(&topic)), &query).await?;
+                // It is of a list that a summary does not show.
+                let answer = answer.in_tables("next_cursor", Value::Null);
                 output::list(
                     format,
                     &answer,
@@ -236,7 +238,7 @@ async fn redrive(client: &Client, format: Format, path: &str, asked: &Value) -> 
     let progress = output::spinner("redriving");
     let (mut redriven, mut results) = (0, Vec::new());
     let mut answer = loop {
-        let mut answer = client.post(path, asked.clone()).await?;
+        let mut answer = client.post(path, asked.clone()).await?.into_value();
         let now = answer["redriven"].as_u64().unwrap_or(0);
         redriven += now;
         let is_last = asked["filter"].is_null() || now == 0;

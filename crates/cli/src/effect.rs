@@ -8,9 +8,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
+use crate::answer::Answer;
 use crate::client::{Client, Remote};
 use crate::failure::Failure;
-use crate::output::{self, Column, Format};
+use crate::output::{self, Column};
 
 /// Effects: what is at work or in doubt, one of them, end doubt
 #[derive(Args)]
@@ -27,19 +28,19 @@ pub(crate) struct Effect {
 
 #[derive(Args)]
 struct Name {
-    /// Where its key is unique: op/NAME, effect/TOPIC/GROUP or produce/TOPIC
+    /// Where its key is unique: op/NAME or effect/TOPIC/GROUP
     scope: String,
     /// Its key
     key: String,
     /// Of this tenant
-    #[arg(long)]
-    tenant: Option<String>,
+    #[arg(long, alias = "tenant")]
+    tenant_id: Option<String>,
 }
 
 impl Name {
     fn query(self) -> Vec<(&'static str, String)> {
         let mut query = vec![("scope", self.scope), ("key", self.key)];
-        query.extend(self.tenant.map(|tenant| ("tenant_id", tenant)));
+        query.extend(self.tenant_id.map(|tenant| ("tenant_id", tenant)));
         query
     }
 }
@@ -51,17 +52,18 @@ enum Verb {
 Examples:
   driftq effect list                             what waits for a person
   driftq effect list --state in_doubt --scope op/charge
-  driftq effect list --state in_progress --tenant acme -o ndjson")]
+  driftq effect list --state in_progress --tenant-id acme -o ndjson")]
     List {
         /// Which of them
         #[arg(long, value_parser = ["parked", "in_doubt", "in_progress"], default_value = "parked")]
+        #[arg(ignore_case = true)]
         state: String,
         /// Of this scope
         #[arg(long)]
         scope: Option<String>,
         /// Of this tenant
-        #[arg(long)]
-        tenant: Option<String>,
+        #[arg(long, alias = "tenant")]
+        tenant_id: Option<String>,
         /// How many
         #[arg(long, default_value_t = 20)]
         limit: u32,
@@ -73,7 +75,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq effect show op/charge order-77
-  driftq effect show effect/orders/biller order-77 --tenant acme
+  driftq effect show effect/orders/biller order-77 --tenant-id acme
   driftq effect show op/charge order-77 --wait 30s     when it is over, or after 30 seconds
   driftq effect show produce/orders order-77           the receipt of a message, by its key")]
     Show {
@@ -173,26 +175,27 @@ impl Effect {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let (client, format) = (remote.client()?, remote.output);
         match self.verb {
-            Verb::List { state, scope, tenant, limit, cursor } => {
+            Verb::List { state, scope, tenant_id, limit, cursor } => {
                 let mut query =
                     vec![("state", state.to_ascii_uppercase()), ("limit", limit.to_string())];
-                let narrow = [("scope", scope), ("tenant_id", tenant), ("cursor", cursor)];
+                let narrow = [("scope", scope), ("tenant_id", tenant_id), ("cursor", cursor)];
                 query.extend(narrow.into_iter().filter_map(|(name, value)| Some((name, value?))));
                 let answer = client.get("idempotency", &query).await?;
                 output::list(format, &answer, "effects", COLUMNS);
             }
             Verb::Show { name, wait } => {
-                let mut answer = when_over(&client, name.query(), wait.unwrap_or_default()).await?;
-                if format == Format::Table && !answer["result"].is_null() {
-                    // It is not ours to take apart.
-                    answer["result"] = answer["result"].to_string().into();
-                }
+                let answer = when_over(&client, name.query(), wait.unwrap_or_default()).await?;
+                // It is not ours to take apart.
+                let answer = match answer.field("result").map(Value::from) {
+                    Some(result) => answer.in_tables("result", result),
+                    None => answer,
+                };
                 output::one(format, &answer, FIELDS);
             }
             Verb::Resolve { name, fence, resolve_as, result, error, by, reason } => {
                 let not_json = |error| Failure::Usage(format!("--result is not JSON: {error}"));
                 let result = result.map(RawValue::from_string).transpose().map_err(not_json)?;
-                let Name { scope, key, tenant: tenant_id } = name;
+                let Name { scope, key, tenant_id } = name;
                 let asked = Resolution {
                     scope,
                     key,
@@ -221,7 +224,7 @@ async fn when_over(
     client: &Client,
     query: Vec<(&'static str, String)>,
     wait: Duration,
-) -> anyhow::Result<Value> {
+) -> anyhow::Result<Answer> {
     let until = Instant::now() + wait;
     let progress = (!wait.is_zero()).then(|| output::spinner("waiting"));
     let answer = loop {

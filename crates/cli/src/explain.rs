@@ -23,8 +23,8 @@ pub(crate) struct Explain {
     #[arg(value_name = "GROUP|KEY")]
     name: Option<String>,
     /// The tenant of the effect, if not `default`
-    #[arg(long, requires = "name")]
-    tenant: Option<String>,
+    #[arg(long, requires = "name", alias = "tenant")]
+    tenant_id: Option<String>,
 }
 
 impl Explain {
@@ -46,7 +46,7 @@ impl Explain {
                 true => vec![("scope", self.what), ("key", name)],
                 false => vec![("topic", self.what), ("group", name)],
             };
-            query.extend(self.tenant.map(|tenant| ("tenant_id", tenant)));
+            query.extend(self.tenant_id.map(|tenant| ("tenant_id", tenant)));
             return Ok(query);
         }
         if let [topic, partition, offset] = self.what.split('/').collect::<Vec<_>>()[..] {

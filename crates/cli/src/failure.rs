@@ -31,6 +31,11 @@ pub(crate) enum Failure {
         /// The body of the answer.
         body: Value,
     },
+    /// The server wants its key.
+    NoEntry {
+        /// Whether it was sent one.
+        has_key: bool,
+    },
     /// The server refused some of what it was asked.
     InPart {
         /// How many.
@@ -48,8 +53,14 @@ impl std::fmt::Display for Failure {
             Failure::Refused { status, body } => {
                 let code = body["error"].as_str().unwrap_or("unknown error");
                 let says = body["message"].as_str().unwrap_or("the server does not say why");
-                let hint = if *status == 401 { ": give --api-key-file" } else { "" };
-                write!(f, "{says} ({code}, {status}){hint}")
+                write!(f, "{says} ({code}, {status})")
+            }
+            Failure::NoEntry { has_key: false } => {
+                write!(f, "the server wants its key: give --api-key-file (UNAUTHENTICATED, 401)")
+            }
+            Failure::NoEntry { has_key: true } => {
+                let says = "the server refused the key of --api-key-file: it has another";
+                write!(f, "{says} (UNAUTHENTICATED, 401)")
             }
             Failure::InPart { refused, .. } => write!(f, "refused: {refused}"),
             Failure::Usage(why) | Failure::Unreachable(why) => write!(f, "{why}"),
@@ -64,6 +75,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
     let status = match error.downcast_ref::<Failure>() {
         Some(Failure::Usage(_)) => 400,
         Some(Failure::Refused { status, .. }) => *status,
+        Some(Failure::NoEntry { .. }) => 401,
         Some(Failure::InPart { first, .. }) => {
             let code = serde_json::from_value(first["error"].clone());
             code.map_or(500, ErrorCode::status)

@@ -1,8 +1,12 @@
 //! `driftq group`.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use clap::{Args, Subcommand};
+use driftq_api::Time;
 use serde_json::{Value, json};
 
+use crate::answer::Answer;
 use crate::client::{Remote, segment};
 use crate::failure::Failure;
 use crate::output;
@@ -127,7 +131,7 @@ const FIELDS: &[output::Column] = &[
     ("paused because", "paused.reason"),
 ];
 
-fn show(format: output::Format, answer: &Value) {
+fn show(format: output::Format, answer: &Answer) {
     output::one(format, answer, FIELDS);
     if format == output::Format::Table {
         let columns = [
@@ -168,6 +172,9 @@ impl Group {
                 show(format, &client.put(&name.path(), json!({ "start": start })).await?);
             }
             Verb::Pause { name, reason, by, until } => {
+                if let Some(until) = &until {
+                    check_is_to_come(until)?;
+                }
                 let asked = json!({ "reason": reason, "by": by, "until": until });
                 show(format, &client.post(&format!("{}/pause", name.path()), asked).await?);
             }
@@ -191,6 +198,18 @@ impl Group {
             }
         }
         Ok(())
+    }
+}
+
+/// A pause that is over before it begins was meant otherwise. What is no time, the server refuses.
+fn check_is_to_come(until: &str) -> Result<(), Failure> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    match until.parse::<Time>() {
+        Ok(Time(ms)) if u128::from(ms) <= now.as_millis() => {
+            let says = "is over: give a time to come, or leave it out to pause until `resume`";
+            Err(Failure::Usage(format!("--until {until} {says}")))
+        }
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -1,5 +1,6 @@
 //! `driftq`: the server and everything around it, in one binary.
 
+mod answer;
 mod client;
 mod config;
 mod dev;
@@ -25,7 +26,7 @@ mod version;
 
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Arg, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -81,11 +82,20 @@ const TEMPLATE: &str = "{about}{after-help}\n\n{usage-heading} {usage}\n\n{all-a
 fn command() -> Command {
     fn examples_first(command: Command) -> Command {
         let is_noun = command.has_subcommands();
-        let command = command.help_template(TEMPLATE).max_term_width(100);
+        let command = command.help_template(TEMPLATE).max_term_width(100).mut_args(not_if_empty);
         command.arg_required_else_help(is_noun).mut_subcommands(examples_first)
     }
     let root = format!("{TEMPLATE}\n\n{}", failure::EXIT_CODES);
     examples_first(Cli::command()).help_template(root)
+}
+
+/// An empty variable is what remains of one that was taken away.
+fn not_if_empty(arg: Arg) -> Arg {
+    let given = arg.get_env().and_then(std::env::var_os);
+    match given {
+        Some(text) if text.is_empty() => arg.env(None::<&'static str>),
+        Some(_) | None => arg,
+    }
 }
 
 fn main() -> ExitCode {

@@ -4,12 +4,13 @@ use std::io::{BufRead as _, Read as _};
 
 use anyhow::Context as _;
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use reqwest::Method;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use crate::client::{Client, Remote, segment};
+use crate::client::{Client, Remote, broke_off, segment};
 use crate::failure::Failure;
 use crate::output::{self, Format};
 
@@ -33,7 +34,7 @@ pub(crate) struct Produce {
     #[arg(long)]
     key: Option<String>,
     /// Stored once while the key is taken
-    #[arg(long, conflicts_with = "lines")]
+    #[arg(long, conflicts_with = "lines", value_parser = NonEmptyStringValueParser::new())]
     idempotency_key: Option<String>,
     /// The tenant
     #[arg(long)]
@@ -89,26 +90,34 @@ impl Produce {
 
     async fn lines(&self, client: &Client, format: Format) -> anyhow::Result<()> {
         let (mut accepted, mut refused, mut failed) = (0, 0, Ok(()));
-        let mut lines = std::io::stdin().lock().lines();
-        loop {
-            let batch: Vec<String> =
-                lines.by_ref().take(LINES_MAX).collect::<Result<_, _>>().context("read a line")?;
-            let messages: Vec<Value> = batch
-                .iter()
-                .filter(|line| !line.is_empty())
-                .map(|line| self.message(line))
-                .collect();
-            if batch.is_empty() {
-                break;
+        let mut lines = std::io::stdin().lock().split(b'\n').zip(1_u64..);
+        let mut is_over = false;
+        while !is_over {
+            let (mut messages, mut not_text) = (Vec::new(), None);
+            while messages.len() < LINES_MAX && not_text.is_none() && !is_over {
+                let Some((line, number)) = lines.next() else {
+                    is_over = true;
+                    continue;
+                };
+                match String::from_utf8(line.context("read a line")?) {
+                    Ok(line) => match line.strip_suffix('\r').unwrap_or(&line) {
+                        "" => {}
+                        line => messages.push(self.message(line)),
+                    },
+                    Err(_) => not_text = Some(number),
+                }
             }
-            if messages.is_empty() {
-                continue;
+            if !messages.is_empty() {
+                let answer = client.post("produce/batch", json!({ "messages": messages })).await?;
+                accepted += answer["accepted"].as_u64().unwrap_or(0);
+                refused += answer["refused"].as_u64().unwrap_or(0);
+                // The first refusal decides how this ends; the rest is still stored.
+                failed = failed.and(crate::failure::refused(&answer));
             }
-            let answer = client.post("produce/batch", json!({ "messages": messages })).await?;
-            accepted += answer["accepted"].as_u64().unwrap_or(0);
-            refused += answer["refused"].as_u64().unwrap_or(0);
-            // The first refusal decides how this ends; the rest is still stored.
-            failed = failed.and(crate::failure::refused(&answer));
+            if let Some(number) = not_text {
+                let says = format!("{accepted} stored before it, nothing from it on");
+                return Err(Failure::Usage(format!("line {number} is not UTF-8: {says}")).into());
+            }
         }
         let answer = json!({ "accepted": accepted, "refused": refused });
         output::said(format, &answer, &format!("{accepted} stored, {refused} refused"));
@@ -141,7 +150,7 @@ pub(crate) struct Consume {
     #[arg(long)]
     lease_ms: Option<u64>,
     /// How many may be with us at a time
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     credit: Option<u32>,
 }
 
@@ -181,7 +190,8 @@ impl Consume {
             let mut asked = self.asked();
             asked["max"] = left.min(credit).into();
             let response = client.send(Method::POST, "receive", &[], Some(asked)).await?;
-            let received: Received = response.json().await.context("the answer broke off")?;
+            let bytes = response.bytes().await.map_err(broke_off)?;
+            let received: Received = serde_json::from_slice(&bytes).context("no deliveries")?;
             for delivery in &received.messages {
                 self.show(client, delivery.get()).await?;
                 left -= 1;
@@ -195,7 +205,7 @@ impl Consume {
         asked["credit"] = self.credit.into();
         let mut response = client.send(Method::POST, "consume", &[], Some(asked)).await?;
         let mut pending = Vec::new();
-        while let Some(chunk) = response.chunk().await.context("the stream broke off")? {
+        while let Some(chunk) = response.chunk().await.map_err(broke_off)? {
             pending.extend_from_slice(&chunk);
             while let Some(end) = pending.iter().position(|b| *b == b'\n') {
                 let line: Vec<u8> = pending.drain(..=end).collect();
@@ -206,8 +216,9 @@ impl Consume {
                 }
             }
         }
-        output::talk("the server ended the stream");
-        Ok(())
+        // It has no last word: what is wrong is the answer to the next request.
+        let says = "the server ended the stream: ask again to hear why";
+        Err(Failure::Unreachable(says.to_owned()).into())
     }
 
     async fn show(&self, client: &Client, delivery: &str) -> anyhow::Result<()> {
@@ -240,7 +251,8 @@ pub(crate) struct Peek {
     #[arg(long)]
     group: Option<String>,
     /// Only those that are in this state for the group
-    #[arg(long, requires = "group", value_parser = ["ready", "leased", "waiting", "settled"])]
+    #[arg(long, requires = "group", ignore_case = true)]
+    #[arg(value_parser = ["ready", "leased", "waiting", "settled"])]
     state: Option<String>,
     /// Only with this key
     #[arg(long)]
@@ -262,7 +274,7 @@ impl Peek {
             ("partition", self.partition.map(|number| number.to_string())),
             ("from", self.from.map(|number| number.to_string())),
             ("group", self.group),
-            ("state", self.state),
+            ("state", self.state.map(|state| state.to_ascii_lowercase())),
             ("key", self.key),
             ("run_id", self.run_id),
             ("limit", Some(self.limit.to_string())),

@@ -10,6 +10,8 @@ use comfy_table::{ContentArrangement, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
+use crate::answer::Shown;
+
 /// How to show answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
@@ -52,15 +54,15 @@ pub(crate) fn spinner(what: &'static str) -> ProgressBar {
 }
 
 /// A list that the answer has under `items`.
-pub(crate) fn list(format: Format, answer: &Value, items: &str, columns: &[Column]) {
-    let rows = answer[items].as_array().map(Vec::as_slice).unwrap_or_default();
+pub(crate) fn list(format: Format, answer: &impl Shown, items: &str, columns: &[Column]) {
     match format {
-        Format::Json => line(format_args!("{answer:#}")),
-        Format::Ndjson => rows.iter().for_each(line),
+        Format::Json => line(answer.whole()),
+        Format::Ndjson => answer.lines(items).into_iter().for_each(line),
         Format::Table => {
+            let answer = answer.read();
             let mut table = empty();
             table.set_header(columns.iter().map(|(title, _)| *title));
-            for row in rows {
+            for row in answer[items].as_array().into_iter().flatten() {
                 table.add_row(columns.iter().map(|(_, path)| cell(at(row, path))));
             }
             line(shown(table));
@@ -73,14 +75,14 @@ pub(crate) fn list(format: Format, answer: &Value, items: &str, columns: &[Colum
 }
 
 /// One thing, a line for each of its fields.
-pub(crate) fn one(format: Format, answer: &Value, fields: &[Column]) {
+pub(crate) fn one(format: Format, answer: &impl Shown, fields: &[Column]) {
     match format {
-        Format::Json => line(format_args!("{answer:#}")),
-        Format::Ndjson => line(answer),
+        Format::Json => line(answer.whole()),
+        Format::Ndjson => line(answer.line()),
         Format::Table => {
             let mut table = empty();
             for (title, path) in fields {
-                let value = at(answer, path);
+                let value = at(answer.read(), path);
                 if !value.is_null() {
                     table.add_row([(*title).to_owned(), cell(value)]);
                 }
@@ -91,11 +93,11 @@ pub(crate) fn one(format: Format, answer: &Value, fields: &[Column]) {
 }
 
 /// A sentence for people; the answer for programs.
-pub(crate) fn said(format: Format, answer: &Value, sentence: &str) {
+pub(crate) fn said(format: Format, answer: &impl Shown, sentence: &str) {
     match format {
         Format::Table => line(sentence),
-        Format::Json => line(format_args!("{answer:#}")),
-        Format::Ndjson => line(answer),
+        Format::Json => line(answer.whole()),
+        Format::Ndjson => line(answer.line()),
     }
 }
 

@@ -47,7 +47,7 @@ Examples:
         /// Its name
         topic: String,
         /// Its partitions, for ever
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
         partitions: u32,
         /// A setting, as NAME=VALUE
         #[arg(long, value_name = "NAME=VALUE")]
@@ -127,7 +127,7 @@ impl Topic {
                 output::said(
                     format,
                     &answer,
-                    &format!("{status}: {topic}, partitions: {partitions}"),
+                    &format!("{status}: {topic}, partitions: {}", answer["partitions"]),
                 );
             }
             Verb::Set { topic, settings: given } => {

@@ -25,7 +25,7 @@ impl Version {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let asked = remote.client()?.get("version", &[]).await;
         let server = match asked {
-            Ok(server) => server,
+            Ok(server) => server.into_value(),
             // That there is none is no failure of a question about what is here.
             Err(error) if matches!(error.downcast_ref(), Some(Failure::Unreachable(_))) => {
                 Value::Null

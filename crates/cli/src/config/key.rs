@@ -211,6 +211,10 @@ impl Told {
     pub(crate) fn server(self) -> Result<Config, Vec<Fault>> {
         let engine = match (self.engine, self.database_url) {
             (Engine::Memory, _) => EngineConfig::Memory,
+            (Engine::Sqlite, _) if self.data.as_os_str().is_empty() => {
+                let why = "is empty: name a directory, or write . for the working directory";
+                return Err(vec![Fault { key: "data".to_owned(), why: why.to_owned() }]);
+            }
             (Engine::Sqlite, _) => EngineConfig::Sqlite(self.data),
             (Engine::Postgres, Some(Secret(url))) => EngineConfig::Postgres(url),
             (Engine::Postgres, None) => {

@@ -33,13 +33,13 @@ fn effects_are_listed_shown_and_resolved() {
         $ driftq effect list
         scope  key  tenant  fence  owner  began  held until  in doubt since  because  message
         effect/orders/biller  order-78  default  1  worker-a  TIME  TIME  reported  m_1
-        $ driftq effect list --state in_doubt
+        $ driftq effect list --state IN_DOUBT
         scope  key  tenant  fence  owner  began  held until  in doubt since  because  message
         op/charge  order-77  acme  1  api-2  TIME  TIME  reported
         $ driftq effect list --state in_progress
         scope  key  tenant  fence  owner  began  held until  in doubt since  because  message
         op/mail  m  default  1  api-1  TIME  TIME
-        $ driftq effect list --state in_doubt --tenant default
+        $ driftq effect list --state in_doubt --tenant-id default
         scope  key  tenant  fence  owner  began  held until  in doubt since  because  message
         $ driftq effect list --state in_doubt --scope op/charge --tenant acme -o ndjson | grep -o '"key":"[^"]*"'
         "key":"order-77"
@@ -95,11 +95,11 @@ fn effects_are_listed_shown_and_resolved() {
         !
         ! For more information, try '--help'.
         [2]
-        $ driftq effect resolve op/charge order-77 --tenant acme --as succeeded --by ops --reason 'found ch_1'
+        $ driftq effect resolve op/charge order-77 --tenant-id acme --as succeeded --by ops --reason 'found ch_1'
         ! error: the following required arguments were not provided:
         !   --fence <FENCE>
         !
-        ! Usage: driftq effect resolve --fence <FENCE> --as <RESOLVE_AS> --by <BY> --reason <REASON> --tenant <TENANT> --url <URL> <SCOPE> <KEY>
+        ! Usage: driftq effect resolve --fence <FENCE> --as <RESOLVE_AS> --by <BY> --reason <REASON> --tenant-id <TENANT_ID> --url <URL> <SCOPE> <KEY>
         !
         ! For more information, try '--help'.
         [2]
@@ -107,7 +107,7 @@ fn effects_are_listed_shown_and_resolved() {
         ! error: --result is not JSON: key must be a string at line 1 column 2
         [2]
         $ driftq effect resolve op/charge order-77 --tenant acme --fence 2 --as failed --by ops --reason 'found ch_1'
-        ! error: fence 2 is over: fence 1 is IN_DOUBT. Drop your result; do not retry. (STALE_FENCE, 409)
+        ! error: not fence 2: it is at fence 1, IN_DOUBT. Look again: `driftq effect show` (STALE_FENCE, 409)
         [4]
         $ driftq effect resolve op/mail m --fence 1 --as failed --by ops --reason bored
         ! error: the effect is IN_PROGRESS: only doubt can be resolved (FAILED_PRECONDITION, 409)
@@ -115,7 +115,7 @@ fn effects_are_listed_shown_and_resolved() {
         $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as retry --result 1 --by ops --reason r
         ! error: result: goes with SUCCEEDED and FAILED_FINAL only (INVALID_ARGUMENT, 400)
         [2]
-        $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as succeeded --result '{"z": 1, "charge":"ch_1"}' --by ops --reason 'found ch_1'
+        $ driftq effect resolve op/charge order-77 --tenant acme --fence 1 --as succeeded --result '{"z": 1, "charge":"ch_1", "amount": 10.50}' --by ops --reason 'found ch_1'
         resolved: SUCCEEDED
         $ driftq effect show op/charge order-77 --tenant acme --wait 30s
         scope  op/charge
@@ -125,7 +125,7 @@ fn effects_are_listed_shown_and_resolved() {
         fence  1
         owner  api-2
         code  0
-        result  {"charge":"ch_1","z":1}
+        result  {"z": 1, "charge":"ch_1", "amount": 10.50}
         on doubt  probe
         resolved as  succeeded
         resolved by  ops
@@ -135,13 +135,18 @@ fn effects_are_listed_shown_and_resolved() {
         changed  TIME
         kept until  TIME
         downstream key  dq_n7ckhvcca23acbzsoraxtmx725hdn3hg37jqsz7o
+        $ driftq effect show op/charge order-77 --tenant-id acme -o json | grep -o '"result":[^}]*}'
+        "result":{"z": 1, "charge":"ch_1", "amount": 10.50}
+        $ driftq effect show op/charge order-77 --tenant-id acme -o ndjson | grep -o '"amount": 10.50'
+        "amount": 10.50
         $ driftq effect resolve effect/orders/biller order-78 --fence 1 --as retry --error 'never arrived' --by ops --reason 'no charge there' -o ndjson | grep -o '"state":"[^"]*"'
         "state":"FAILED_RETRYABLE"
         $ driftq effect list
         scope  key  tenant  fence  owner  began  held until  in doubt since  because  message
     "#]]);
     let raw = stage.get("/v1/idempotency?scope=op/charge&key=order-77&tenant_id=acme");
-    assert!(raw.contains(r#""result":{"z": 1, "charge":"ch_1"},"#), "as it was typed: {raw}");
+    let result = r#""result":{"z": 1, "charge":"ch_1", "amount": 10.50},"#;
+    assert!(raw.contains(result), "as it was typed: {raw}");
 }
 
 #[test]
@@ -151,14 +156,14 @@ fn the_receipt_of_a_message_is_found_by_its_key() {
     stage.check(&expect![[r#"
         $ driftq produce orders 'pay 12' --idempotency-key order-77
         m_1 in partition 0 at offset 0
-        $ driftq effect show produce/orders order-77 -o json | grep offset
-            "offset": 0,
-            "offset": 0,
+        $ driftq effect show produce/orders order-77 -o json | grep -o '"offset":[0-9]*'
+        "offset":0
+        "offset":0
         $ driftq effect show produce/orders order-78
         ! error: no such effect (NOT_FOUND, 404)
         [3]
         $ driftq effect show produce/nowhere order-77
-        ! error: no such topic (NOT_FOUND, 404)
+        ! error: no such topic; `driftq topic create` makes one (NOT_FOUND, 404)
         [3]
     "#]]);
 }

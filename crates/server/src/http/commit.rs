@@ -31,9 +31,8 @@ pub(crate) async fn commit(
     input: Input<CommitRequest>,
 ) -> Result<Json<Committed>, Failure> {
     let commit = commit_of(&app, input.asked)?;
-    let Reply::Committed { produced, repeated } =
-        app.ask(Command::Commit(Box::new(commit))).await?
-    else {
+    let answered = app.node.call(Command::Commit(Box::new(commit))).await?;
+    let Reply::Committed { produced, repeated } = answered.map_err(Failure::of_commit)? else {
         return Err(unexpected());
     };
     let receipt = |CommitReceipt { topic, receipt }: CommitReceipt| {

@@ -61,6 +61,7 @@ impl Ask for Reacquire {
         text("request_hash", &["request_hash"]),
         number("lease_ms", &["lease_ms"]),
         text("owner", &["owner"]),
+        text("nonce", &["nonce"]),
     ];
 }
 
@@ -199,7 +200,7 @@ pub(crate) async fn reacquire(
         ttl_ms: None,
         window_ms: None,
         owner: input.asked.owner.map(Into::into),
-        nonce: None,
+        nonce: input.asked.nonce.map(Into::into),
     };
     began(&app, begin).await
 }
@@ -299,7 +300,8 @@ pub(crate) async fn resolve(
         by: asked.by.into(),
         reason: asked.reason.into(),
     };
-    let Reply::Effect(effect) = app.ask(Command::Resolve(Box::new(resolve))).await? else {
+    let answered = app.node.call(Command::Resolve(Box::new(resolve))).await?;
+    let Reply::Effect(effect) = answered.map_err(Failure::of_resolve)? else {
         return Err(unexpected());
     };
     let name = &effect.row.name;

@@ -5,7 +5,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use driftq_api::{Error, ErrorCode};
 use driftq_core::Rejection;
-use driftq_core::command::Full;
+use driftq_core::command::{Full, Missing, Part};
 use driftq_core::ownership::Unfit;
 
 use super::effect_view;
@@ -35,6 +35,66 @@ impl Failure {
         Failure(self.0.with(field, value))
     }
 
+    /// Says which topic or group is not there, if that is what it says, and how to make it.
+    #[must_use]
+    pub(crate) fn naming(mut self, topic: &str, group: Option<&str>) -> Failure {
+        let kind = self.0.more.get("kind").and_then(serde_json::Value::as_str);
+        let topic = short(topic);
+        let says = match (kind, group) {
+            // Nobody makes these: they come and go with their source.
+            (Some("topic"), _) if topic.starts_with("dlq.") => format!("no such topic: {topic}"),
+            (Some("topic"), _) => {
+                format!("no such topic: {topic}; `driftq topic create {topic}` makes it")
+            }
+            (Some("group"), Some(group)) => {
+                let group = short(group);
+                format!("no such group: {group}; `driftq group create {topic} {group}` makes it")
+            }
+            (_, _) => return self,
+        };
+        self.0.message = says;
+        self
+    }
+
+    /// Of a message: its fields have the names that they have in a request.
+    #[must_use]
+    pub(crate) fn in_envelope(mut self) -> Failure {
+        let field = self.0.more.get("field").and_then(serde_json::Value::as_str);
+        let Some(field) = field.filter(|field| ENVELOPE.contains(field)).map(str::to_owned) else {
+            return self;
+        };
+        if self.0.message.starts_with(&field) {
+            self.0.message.insert_str(0, "envelope.");
+        }
+        self.with("field", format!("envelope.{field}"))
+    }
+
+    /// Of a commit: whoever sent one is not told to.
+    pub(crate) fn of_commit(rejection: Rejection) -> Failure {
+        let is_unfinished = matches!(rejection, Rejection::Unfinished(_));
+        let says = rejection.to_string();
+        let mut failure = Failure::from(rejection);
+        if is_unfinished {
+            failure.0.message = format!("{says}. Say in effects how each of them ended, or nack.");
+        }
+        failure
+    }
+
+    /// Of a resolution: whoever resolves has no result to drop, and has seen an older state of it.
+    pub(crate) fn of_resolve(rejection: Rejection) -> Failure {
+        let stale = if let Rejection::StaleFence { state, fence, current } = &rejection {
+            let is = format!("it is at fence {current}, {}", state.as_str());
+            Some(format!("not fence {fence}: {is}. Look again: `driftq effect show`"))
+        } else {
+            None
+        };
+        let mut failure = Failure::from(rejection);
+        if let Some(says) = stale {
+            failure.0.message = says;
+        }
+        failure
+    }
+
     /// What was full, if that is what it says.
     pub(crate) fn full(&self) -> Option<&str> {
         let is_full = self.0.error == ErrorCode::ResourceExhausted;
@@ -45,6 +105,19 @@ impl Failure {
         self.with("retry_after_ms", ms)
     }
 }
+
+/// What a message says beside its key and value.
+const ENVELOPE: [&str; 9] = [
+    "run_id",
+    "step_id",
+    "parent_step_id",
+    "tenant_id",
+    "idempotency_key",
+    "target_topic",
+    "partition_override",
+    "deadline",
+    "retry_policy",
+];
 
 /// Most characters of what a caller sent that a refusal says back to it.
 const SAID_BACK_CHARS: usize = 1_024;
@@ -120,6 +193,12 @@ impl From<Rejection> for Failure {
                 Failure::new(ErrorCode::InvalidArgument, says).with("reason", "deadline")
             }
             Rejection::NotFound(missing) => {
+                let hint = match missing {
+                    Missing::Topic => "; `driftq topic create` makes one",
+                    Missing::Group => "; `driftq group create` makes one",
+                    Missing::Message | Missing::Effect | Missing::Pointer => "",
+                };
+                let says = format!("{says}{hint}");
                 Failure::new(ErrorCode::NotFound, says).with("kind", missing.as_str())
             }
             Rejection::TopicExists { .. } => Failure::new(ErrorCode::AlreadyExists, says),
@@ -173,6 +252,10 @@ impl From<Rejection> for Failure {
             }
             Rejection::InPart { part, index, why } => {
                 let mut failure = Failure::from(*why);
+                if part == Part::Produce {
+                    failure = failure.in_envelope();
+                }
+                let says = format!("{}[{index}]: {}", part.as_str(), failure.0.message);
                 failure.0.message = says;
                 failure.with("part", part.as_str()).with("index", index)
             }
@@ -193,7 +276,11 @@ impl From<Rejection> for Failure {
                 let says = format!("{says}. Send force to bring it back all the same.");
                 Failure::new(ErrorCode::FailedPrecondition, says).with("state", "effects_expired")
             }
-            Rejection::HasConsumers | Rejection::DeadLetterTopic | Rejection::Undeliverable => {
+            Rejection::DeadLetterTopic => {
+                let says = format!("{says}; `driftq dlq purge` throws dead letters away");
+                Failure::new(ErrorCode::FailedPrecondition, says)
+            }
+            Rejection::HasConsumers | Rejection::Undeliverable => {
                 Failure::new(ErrorCode::FailedPrecondition, says)
             }
             Rejection::TooLarge { field, limit, size } => Failure::new(ErrorCode::TooLarge, says)

@@ -116,12 +116,17 @@ impl Guard {
         }
         let key = self.api_key.as_ref().filter(|_| !OPEN_PATHS.contains(&uri.path()))?;
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let given = given.and_then(|value| value.strip_prefix("Bearer ")).unwrap_or_default();
-        let is_same = bool::from(given.trim().as_bytes().ct_eq(key.as_bytes()));
-        (!is_same).then(|| {
-            let says = "send the server's key: Authorization: Bearer <key>";
-            Failure::new(ErrorCode::Unauthenticated, says)
-        })
+        let given = given.and_then(|value| value.split_once(' '));
+        // The name of the scheme is the same in any case.
+        let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let says = match given {
+            Some((_, given)) if bool::from(given.trim().as_bytes().ct_eq(key.as_bytes())) => {
+                return None;
+            }
+            Some(_) => "this is not the server's key",
+            None => "send the server's key: Authorization: Bearer <key>",
+        };
+        Some(Failure::new(ErrorCode::Unauthenticated, says))
     }
 
     /// HTTP/2 has the name in its own place: a browser that rebinds one sends it here or there.

@@ -44,7 +44,8 @@ fn reasons(app: &App) -> Vec<String> {
 }
 
 /// What an SDK may ask before it sends.
-const FEATURES: &[&str] = &["batch", "receive", "settle"];
+const FEATURES: &[&str] =
+    &["audit", "batch", "commit", "effects", "history", "pointers", "receive", "settle"];
 
 /// What runs, and what survives.
 #[utoipa::path(

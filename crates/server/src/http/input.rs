@@ -16,6 +16,7 @@ use serde_json::{Map, Value};
 
 use super::App;
 use super::failure::Failure;
+use super::unread::{not_json, unread};
 
 /// How long a body may take to come in.
 const BODY_TIME: Duration = Duration::from_secs(30);
@@ -123,13 +124,9 @@ async fn whole(body: axum::body::Body, limit: usize) -> Result<Bytes, Failure> {
 
 pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     let mut reader = serde_json::Deserializer::from_slice(body);
-    let Object(asked) = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let path = error.path().to_string();
-        // Where JSON breaks off, or a name is none, the path ends in `?`.
-        let field = path.strip_suffix('?').unwrap_or(&path).trim_end_matches('.');
-        Failure::invalid(field, error.inner().to_string())
-    })?;
-    reader.end().map_err(|error| Failure::invalid("", error.to_string()))?;
+    let Object(asked) =
+        serde_path_to_error::deserialize(&mut reader).map_err(|error| unread(&error))?;
+    reader.end().map_err(|error| Failure::invalid("", not_json("", &error)))?;
     Ok(asked)
 }
 

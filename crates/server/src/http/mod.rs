@@ -30,11 +30,13 @@ mod refusals;
 mod session;
 mod settle;
 mod topics;
+mod unread;
 
 use std::sync::Arc;
 
 use axum::Router;
-use driftq_core::command::{GroupName, TopicName};
+use driftq_core::command::{GroupName, Pause, Seek, TopicName};
+use driftq_core::{Command, EffectToken, LeaseToken, Text, Token as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -182,14 +184,22 @@ pub fn router(app: App) -> Router {
 
 impl App {
     /// Has a command decided; what is refused or lost is told the caller.
-    async fn ask(&self, command: driftq_core::Command) -> Result<driftq_core::Reply, Failure> {
-        Ok(self.node.call(command).await??)
+    async fn ask(&self, command: Command) -> Result<driftq_core::Reply, Failure> {
+        let named = named(&command);
+        let answered = self.node.call(command).await?;
+        answered.map_err(|rejection| match &named {
+            Some((topic, group)) => Failure::from(rejection).naming(topic, group.as_deref()),
+            None => rejection.into(),
+        })
     }
 
     /// The token of a text, if it was minted here for this namespace.
     fn token<T: driftq_core::Token>(&self, field: &str, text: &str) -> Result<T, Failure> {
         let token: Result<T, _> = self.node.keys().verify(text);
-        let token = token.map_err(|error| Failure::invalid(field, error.to_string()))?;
+        let token = token.map_err(|error| match other_kind(T::PREFIX, text) {
+            Some(says) => Failure::invalid(field, says),
+            None => Failure::invalid(field, error.to_string()),
+        })?;
         match token.namespace() == NAMESPACE {
             true => Ok(token),
             false => Err(Failure::invalid(field, "of another namespace")),
@@ -203,6 +213,43 @@ impl App {
         }
         self.refusals.count(failure.0.error);
     }
+}
+
+/// The topic, and the group if there is one, that a command is about by name.
+fn named(command: &Command) -> Option<(Text, Option<Text>)> {
+    if let Command::ViewTopic(name)
+    | Command::DeleteTopic(name)
+    | Command::WouldDeleteTopic(name)
+    | Command::ListGroups(name) = command
+    {
+        return Some((name.topic.clone(), None));
+    }
+    if let Command::PatchTopic(patch) = command {
+        return Some((patch.name.topic.clone(), None));
+    }
+    let group = |name: &GroupName| Some((name.topic.topic.clone(), Some(name.group.clone())));
+    if let Command::ViewGroup(name)
+    | Command::CreateGroup(name, _)
+    | Command::DeleteGroup(name)
+    | Command::WouldDeleteGroup(name)
+    | Command::Resume(name)
+    | Command::Pause(Pause { name, .. })
+    | Command::Seek(Seek { name, .. }) = command
+    {
+        return group(name);
+    }
+    None
+}
+
+/// What to say of a token of another kind than is wanted.
+fn other_kind(wanted: &str, text: &str) -> Option<&'static str> {
+    if wanted == EffectToken::PREFIX && text.starts_with(LeaseToken::PREFIX) {
+        return Some("this is a lease token: here goes the effect token that begin gave, et_…");
+    }
+    if wanted == LeaseToken::PREFIX && text.starts_with(EffectToken::PREFIX) {
+        return Some("this is an effect token: here goes the lease token of the delivery, lt_…");
+    }
+    None
 }
 
 /// The core answered another question: a defect of ours.
@@ -222,6 +269,6 @@ fn json<T: serde::Serialize>(body: &T) -> axum::http::Response<axum::body::Body>
 }
 
 async fn no_route() -> Failure {
-    Failure::new(driftq_api::ErrorCode::NotFound, "no such path: every path begins with /v1")
-        .with("kind", "route")
+    let says = "no such path: docs/reference/api.md has those there are";
+    Failure::new(driftq_api::ErrorCode::NotFound, says).with("kind", "route")
 }

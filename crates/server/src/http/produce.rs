@@ -8,7 +8,7 @@ use driftq_api::from_base64;
 use driftq_api::message::{Produce as Request, ProduceBatch, ProducedBatch, Receipt};
 use driftq_api::schema::IdempotencyKey;
 use driftq_core::command::Produce;
-use driftq_core::{Answered, Command, Reply, Trace};
+use driftq_core::{Answered, Command, Rejection, Reply, Trace};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text, unix_ms};
@@ -67,7 +67,7 @@ pub(crate) async fn one(
         let named = envelope.idempotency_key.insert(named.unwrap_or_else(|| key.clone()));
         if *named != key {
             let says = "the Idempotency-Key header and envelope.idempotency_key differ";
-            return Err(Failure::invalid("idempotency_key", says));
+            return Err(Failure::invalid("envelope.idempotency_key", says));
         }
     }
     let produce = command(request, trace(&input.headers))?;
@@ -141,7 +141,8 @@ pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Pro
 }
 
 fn receipt(topic: String, answered: Result<Answered, Lost>) -> Result<Receipt, Failure> {
-    let Reply::Produced(receipt) = answered?? else { return Err(unexpected()) };
+    let refused = |why: Rejection| Failure::from(why).in_envelope();
+    let Reply::Produced(receipt) = answered?.map_err(refused)? else { return Err(unexpected()) };
     Ok(shown(topic, receipt))
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use driftq_core::change::Delivery;
 use driftq_core::command::Join;
-use driftq_core::{Command, ConsumerId, Line, Reply, Session, ShardId, Timestamp};
+use driftq_core::{Command, ConsumerId, Line, Rejection, Reply, Session, ShardId, Timestamp};
 use tokio::time::Instant;
 
 use super::failure::Failure;
@@ -47,7 +47,12 @@ impl Connection {
         let shard = app.node.shard_of(&join.name);
         let mut leaving = Leaving { node: app.node.clone(), shard, consumer: Some(consumer) };
         let (answered, deliveries, there) = app.node.join(join.clone()).await?;
-        let Reply::Joined { consumer: number, .. } = answered? else { return Err(unexpected()) };
+        let name = &join.name;
+        let refused =
+            |why: Rejection| Failure::from(why).naming(&name.topic.topic, Some(&*name.group));
+        let Reply::Joined { consumer: number, .. } = answered.map_err(refused)? else {
+            return Err(unexpected());
+        };
         leaving.consumer = None;
         let session = session(consumer, Timestamp(0));
         let node = app.node.clone();

@@ -92,6 +92,20 @@ async fn a_refusal_names_its_item_and_changes_nothing() {
         (json!({ "reason": "of a nack" }), 400, "INVALID_ARGUMENT", Value::Null, Value::Null),
         (json!({ "pointer": [] }), 400, "INVALID_ARGUMENT", Value::Null, Value::Null),
         (
+            json!({ "pointers": [{ "dataset": "d", "version": 7 }] }),
+            400,
+            "INVALID_ARGUMENT",
+            json!("pointers"),
+            json!(0),
+        ),
+        (
+            json!({ "produce": [ok, { "value": "x" }] }),
+            400,
+            "INVALID_ARGUMENT",
+            json!("produce"),
+            json!(1),
+        ),
+        (
             json!({ "produce": vec![ok.clone(); 101] }),
             400,
             "INVALID_ARGUMENT",
@@ -104,6 +118,8 @@ async fn a_refusal_names_its_item_and_changes_nothing() {
         let refused = broker.post("/v1/commit", with(good.clone(), change.clone())).await;
         let refused = refused.refused(status, code);
         assert_eq!((&refused["part"], &refused["index"]), (&part, &index), "{change}");
+        let says = refused["message"].as_str().expect("text");
+        assert!(!says.contains("use commit"), "this is one: {says}");
     }
     assert_eq!(count(&broker, "next").await, 0);
     let record = broker.get("/v1/idempotency?scope=effect/t/g&key=k").await.is(200);

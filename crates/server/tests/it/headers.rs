@@ -171,6 +171,10 @@ async fn a_server_with_a_key_asks_for_it() {
     broker.post_query("/v1/topics?name=t").await.refused(401, "UNAUTHENTICATED");
     let ask = broker.ask("POST", "/v1/topics?name=t").header("authorization", "Bearer secret");
     ask.send().await.is(201);
+    for scheme in ["bearer", "BEARER"] {
+        let ask = broker.ask("GET", "/v1/topics/t");
+        ask.header("authorization", format!("{scheme} secret")).send().await.is(200);
+    }
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ pub(super) fn consume() -> Vec<Row> {
             "POST",
             path,
             [
-                (asks(r#""start":"earliest""#), invalid("")),
+                (asks(r#""start":"earliest""#), invalid("owner")),
                 (asks(r#""owner":"""#), invalid("owner")),
                 (asks(r#""owner":"a\u0007""#), invalid("owner")),
                 (asks(&format!(r#""owner":"{}""#, long(256))), invalid("owner")),
@@ -123,7 +123,7 @@ pub(super) fn settle() -> Vec<Row> {
         "POST",
         "/v1/settle",
         [
-            ("{}".to_owned(), invalid("")),
+            ("{}".to_owned(), invalid("items")),
             (r#"{"items":[]}"#.to_owned(), invalid("items")),
             (r#"{"items":null}"#.to_owned(), invalid("items")),
             (format!(r#"{{"items":{good}}}"#), invalid("items")),

@@ -88,13 +88,13 @@ pub(super) fn begins() -> Vec<Row> {
         "/v1/idempotency/reacquire",
         [
             (r#"{"scope":"op/a"}"#, invalid("key")),
-            (r#"{"key":"held"}"#, invalid("")),
+            (r#"{"key":"held"}"#, invalid("scope")),
             (r#"{"scope":"op/a","key":"nothing"}"#, missing("effect")),
             (r#"{"scope":"op/a","key":"held"}"#, busy()),
             (r#"{"scope":"op/a","key":"parked"}"#, parked()),
             (r#"{"scope":"op/a","key":"parked","request":"r"}"#, conflict("request")),
             (r#"{"scope":"op/a","key":"parked","on_doubt":"retry"}"#, invalid("on_doubt")),
-            (r#"{"scope":"op/a","key":"parked","nonce":"n"}"#, invalid("nonce")),
+            (r#"{"scope":"op/a","key":"parked","nonce":""}"#, invalid("nonce")),
             (r#"{"scope":"effect/t/g","key":"k"}"#, invalid("scope")),
             (r#"{"scope":"produce/t","key":"k"}"#, invalid("scope")),
         ],
@@ -107,9 +107,9 @@ pub(super) fn outcomes() -> Vec<Row> {
         "POST",
         "/v1/idempotency/finish",
         [
-            ("{}", invalid("")),
-            (r#"{"token":"GRANT"}"#, invalid("")),
-            (r#"{"status":"SUCCEEDED"}"#, invalid("")),
+            ("{}", invalid("token")),
+            (r#"{"token":"GRANT"}"#, invalid("status")),
+            (r#"{"status":"SUCCEEDED"}"#, invalid("token")),
             (r#"{"token":"GRANT","status":"DONE"}"#, invalid("status")),
             (r#"{"token":"GRANTA","status":"SUCCEEDED"}"#, invalid("token")),
             (r#"{"token":"TOKEN","status":"SUCCEEDED"}"#, invalid("token")),
@@ -142,7 +142,7 @@ pub(super) fn outcomes() -> Vec<Row> {
         "POST",
         "/v1/idempotency/extend",
         [
-            ("{}", invalid("")),
+            ("{}", invalid("token")),
             (r#"{"token":"GRANTA"}"#, invalid("token")),
             (r#"{"token":"TOKEN"}"#, invalid("token")),
             (r#"{"token":"GRANT","lease_ms":249}"#, invalid("lease_ms")),
@@ -152,7 +152,7 @@ pub(super) fn outcomes() -> Vec<Row> {
     ));
     let whole = r#""scope":"op/a","as":"failed","by":"ops","reason":"r""#;
     for (more, refusal) in [
-        (r#""key":"parked""#, invalid("")),
+        (r#""key":"parked""#, invalid("fence")),
         (r#""key":"parked","fence":2"#, stale()),
         (r#""key":"parked","fence":1.0"#, invalid("fence")),
         (r#""key":"parked","fence":9007199254740992"#, invalid("fence")),

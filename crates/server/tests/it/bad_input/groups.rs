@@ -69,7 +69,7 @@ pub(super) fn groups() -> Vec<Row> {
         "POST",
         &format!("{group}/seek"),
         [
-            ("{}", invalid("")),
+            ("{}", invalid("to")),
             (r#"{"to":"middle"}"#, invalid("to")),
             (r#"{"to":[0,0]}"#, invalid("to")),
             (r#"{"to":["2027-01-15T08:00:00Z"]}"#, invalid("to")),

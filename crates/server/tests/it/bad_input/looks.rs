@@ -48,7 +48,7 @@ pub(super) fn looks() -> Vec<Row> {
             ("/v1/explain?topic=t&partition=0", invalid("")),
             ("/v1/explain?topic=t&group=n%00", missing("group")),
             ("/v1/audit?shard=0", invalid("shard")),
-            ("/v1/audit/records", invalid("")),
+            ("/v1/audit/records", invalid("shard")),
             ("/v1/audit/records?shard=1", invalid("shard")),
             ("/v1/audit/records?shard=-1", invalid("shard")),
             ("/v1/audit/records?shard=0&from=0", invalid("from")),

@@ -10,7 +10,7 @@ pub(super) fn topics() -> Vec<Row> {
         "POST",
         "/v1/topics",
         [
-            ("{}".to_owned(), invalid("")),
+            ("{}".to_owned(), invalid("name")),
             (r#"{"name":1}"#.to_owned(), invalid("name")),
             (r#"{"name":null}"#.to_owned(), invalid("name")),
             (r#"{"name":["n"]}"#.to_owned(), invalid("name")),
@@ -45,7 +45,7 @@ pub(super) fn topics() -> Vec<Row> {
             (set("{\"max_backlog_bytes\":18446744073709551615}"), invalid("max_backlog_bytes")),
             (set("{\"retention_bytes\":-1}"), invalid("retention_bytes")),
             (set("{\"retry_policy\":[3,1,2]}"), invalid("retry_policy")),
-            (set("{\"retry_policy\":{\"max_attempts\":3}}"), invalid("retry_policy")),
+            (set("{\"retry_policy\":{\"max_attempts\":3}}"), invalid("retry_policy.backoff_ms")),
         ],
     );
     rows.extend(asked(
@@ -89,7 +89,7 @@ pub(super) fn topics() -> Vec<Row> {
         "PATCH",
         "/v1/topics/t",
         [
-            ("{}", invalid("")),
+            ("{}", invalid("settings")),
             (r#"{"partitions":3}"#, invalid("partitions")),
             (r#"{"settings":null}"#, invalid("settings")),
             (r#"{"settings":[["lease_ms",300]]}"#, invalid("settings")),

@@ -80,7 +80,7 @@ async fn a_request_that_is_said_must_be_the_first() {
 #[tokio::test]
 async fn what_belongs_to_a_first_begin_is_not_of_reacquire() {
     let broker = Broker::start().await;
-    for field in ["on_doubt", "ttl_ms", "provider_window_ms", "nonce", "lease_token", "fence"] {
+    for field in ["on_doubt", "ttl_ms", "provider_window_ms", "lease_token", "fence"] {
         let answer = reacquire(&broker, "k", json!({ field: "x" })).await;
         answer.invalid(field);
     }
@@ -144,4 +144,17 @@ async fn what_is_stale_or_over_is_not_extended() {
     reacquire(&broker, "late", json!({})).await.is(200);
     let body = extend(&broker, &first, json!({})).await.refused(409, "STALE_FENCE");
     assert_eq!((&body["fence"], &body["current_fence"]), (&json!(1), &json!(2)));
+}
+
+/// An answer that was lost must not lock its caller out, and end as doubt though nothing was done.
+#[tokio::test]
+async fn whoever_lost_the_answer_to_its_reacquire_gets_it_again() {
+    let broker = Broker::start().await;
+    let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
+    broker.finish(&began, ended("FAILED_RETRYABLE")).await.is(200);
+    let mine = json!({ "nonce": "n1" });
+    let taken = reacquire(&broker, "k", mine.clone()).await.is(200);
+    assert_eq!(reacquire(&broker, "k", mine).await.is(200), taken);
+    reacquire(&broker, "k", json!({ "nonce": "n2" })).await.refused(409, "IN_PROGRESS");
+    reacquire(&broker, "k", json!({})).await.refused(409, "IN_PROGRESS");
 }
