@@ -182,7 +182,12 @@ impl Shard {
         // There is no dead letter of a dead letter.
         let max_attempts = if topic.is_dlq() { -1 } else { policy.max_attempts };
         let entry = if let Known::Open(entry) = known { Some(entry) } else { None };
-        let last_error = self.last_error(group, lane, offset, entry, found)?;
+        let last_error = if let Known::Dead { row: Some(row), .. } = &known {
+            // As it is listed: the whole of it is with the dead letter.
+            row.error.clone()
+        } else {
+            self.last_error(group, lane, offset, entry, found)?
+        };
         let last_owner = entry.map_or_else(no_text, |entry| self.owners.name(entry.owner));
         let effects = match entry {
             Some(entry) => {

@@ -248,3 +248,33 @@ async fn many_for_a_shard_that_is_not_served_are_refused_together() {
     let results = batch["results"].as_array().expect("results");
     assert!(results.iter().all(|one| one["error"] == "UNAVAILABLE"), "{batch}");
 }
+
+/// What cannot be read back breaks one copy of one shard; it is served again when it can.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shard_that_cannot_be_read_back_is_not_lost_for_ever() {
+    let [node] = Broker::nodes::<1>(1).await;
+    node.topic("t").await;
+    node.produce("t", "before").await;
+    node.receive("t", "g", "o").await;
+    let (client, connection) =
+        tokio_postgres::connect(node.url(), tokio_postgres::NoTls).await.expect("a server");
+    tokio::spawn(connection);
+    let lose = "CREATE TABLE kept AS SELECT * FROM driftq.owner; DELETE FROM driftq.owner;
+                UPDATE driftq.shard SET epoch = epoch + 1, node = NULL";
+    client.batch_execute(lose).await.expect("a change");
+    let until = async |word: &str| {
+        for _ in 0..300 {
+            if node.get("/v1/readyz").await.json().to_string().contains(word) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        panic!("it is never {word}: {:?}", node.get("/v1/readyz").await);
+    };
+    until("a defect").await;
+    let find = "INSERT INTO driftq.owner SELECT * FROM kept";
+    client.batch_execute(find).await.expect("a change");
+    until("\"ready\"").await;
+    node.produce("t", "after").await;
+    assert_eq!(count(&node, "t").await, 2);
+}
