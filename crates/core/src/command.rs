@@ -141,6 +141,8 @@ pub enum Command {
     Explain(Box<Explain>),
     /// Throw dead letters away.
     Purge(Box<Purge>),
+    /// Say how many of them there are.
+    WouldPurge(Box<Purge>),
     /// Ask for the right to execute an effect.
     Begin(Box<Begin>),
     /// Say how an effect ended.

@@ -87,7 +87,7 @@ impl Command {
             Command::Redrive(redrive) => topic(&redrive.topic),
             Command::Peek(peek) => topic(&peek.topic),
             Command::ListDead(list) => topic(&list.topic),
-            Command::Purge(purge) => topic(&purge.topic),
+            Command::Purge(purge) | Command::WouldPurge(purge) => topic(&purge.topic),
             Command::Explain(explain) => match &**explain {
                 Explain::Id { id, .. } => Place::Shard(id.shard),
                 Explain::Message { topic: name, .. } => topic(name),

@@ -88,8 +88,6 @@ pub struct Purge {
     pub topic: TopicName,
     /// Which; at most [`PURGE_MAX`](crate::limits::PURGE_MAX).
     pub ids: Vec<MessageId>,
-    /// Only say how many there are.
-    pub dry_run: bool,
     /// Who. For the log: nothing is left to write it on.
     pub by: Text,
     /// Why. For the log too.

@@ -44,12 +44,32 @@ impl Shard {
 
     pub(super) fn purge(&self, purge: &Purge, found: &Found<'_>) -> Decided {
         let source = self.topic_named(&purge.topic)?;
+        let rows = self.meant(source, purge, found)?;
+        let mut decision = done();
+        if let Some(dlq) = source.dlq {
+            let dlq = &self.topics[&dlq];
+            self.drop_dead(source, dlq, &rows, &mut decision.changes);
+            self.close_ranks(dlq, &rows, &mut decision.changes);
+        }
+        Ok(Decision { reply: Reply::Purged { purged: rows.len() as u64 }, ..decision })
+    }
+
+    pub(super) fn would_purge(&self, purge: &Purge, found: &Found<'_>) -> Decided {
+        let rows = self.meant(self.topic_named(&purge.topic)?, purge, found)?;
+        Ok(Decision::reply(Reply::Purged { purged: rows.len() as u64 }))
+    }
+
+    /// Those that are named and there.
+    fn meant(
+        &self,
+        source: &Topic,
+        purge: &Purge,
+        found: &Found<'_>,
+    ) -> Result<Vec<DeadRow>, Refusal> {
         if purge.ids.len() > PURGE_MAX {
             return Err(Rejection::invalid("ids", format!("are at most {PURGE_MAX}")).into());
         }
-        let Some(dlq) = source.dlq.map(|dlq| &self.topics[&dlq]) else {
-            return Ok(Decision::reply(Reply::Purged { purged: 0 }));
-        };
+        let Some(dlq) = source.dlq.map(|dlq| &self.topics[&dlq]) else { return Ok(Vec::new()) };
         let mut needs: Reads = Vec::new();
         let mut rows: Vec<DeadRow> = Vec::new();
         for (lane, offset) in places(self.config.shard, dlq, &purge.ids) {
@@ -59,17 +79,10 @@ impl Shard {
                 Err(refusal) => return Err(refusal),
             }
         }
-        if !needs.is_empty() {
-            return Err(needs.into());
+        match needs.is_empty() {
+            true => Ok(rows),
+            false => Err(needs.into()),
         }
-        let purged = rows.len() as u64;
-        if purge.dry_run {
-            return Ok(Decision::reply(Reply::Purged { purged }));
-        }
-        let mut decision = done();
-        self.drop_dead(source, dlq, &rows, &mut decision.changes);
-        self.close_ranks(dlq, &rows, &mut decision.changes);
-        Ok(Decision { reply: Reply::Purged { purged }, ..decision })
     }
 
     /// The row of the dead letter at a place, unless it is gone.

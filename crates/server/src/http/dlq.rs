@@ -346,13 +346,12 @@ pub(crate) async fn purge(
     };
     let by: driftq_core::Text = by.unwrap_or_default().into();
     let reason: driftq_core::Text = reason.unwrap_or_default().into();
-    let purge = async |dry_run: bool| {
+    let count = async |command: fn(Box<Purge>) -> Command| {
         let mut purged = 0;
         for chunk in meant.chunks(PURGE_MAX) {
             let (topic, ids) = (topic.clone(), chunk.to_vec());
-            let purge = Purge { topic, ids, dry_run, by: by.clone(), reason: reason.clone() };
-            let Reply::Purged { purged: some } = app.ask(Command::Purge(Box::new(purge))).await?
-            else {
+            let purge = Purge { topic, ids, by: by.clone(), reason: reason.clone() };
+            let Reply::Purged { purged: some } = app.ask(command(Box::new(purge))).await? else {
                 return Err(unexpected());
             };
             purged += some;
@@ -360,12 +359,12 @@ pub(crate) async fn purge(
         Ok(purged)
     };
     // One of them may be no dead letter, or no more.
-    let matched = purge(true).await?;
+    let matched = count(Command::WouldPurge).await?;
     if confirm != Some(matched) {
         let says = format!("{matched} would be gone for good: repeat with that as confirm");
         return Err(Failure::new(ErrorCode::FailedPrecondition, says).with("matched", matched));
     }
-    let purged = purge(false).await?;
+    let purged = count(Command::Purge).await?;
     tracing::info!(topic = %topic.topic, %by, %reason, purged, "dead letters purged");
     Ok(Json(Purged { purged }))
 }

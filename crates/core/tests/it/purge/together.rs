@@ -14,13 +14,7 @@ fn id(offset: u64) -> MessageId {
 
 fn purge(ids: Vec<MessageId>) -> Command {
     let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
-    Command::Purge(Box::new(Purge {
-        topic,
-        ids,
-        dry_run: false,
-        by: "ops".into(),
-        reason: "test".into(),
-    }))
+    Command::Purge(Box::new(Purge { topic, ids, by: "ops".into(), reason: "test".into() }))
 }
 
 #[test]

@@ -87,12 +87,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
         "dead" => Command::ListDead(Box::new(list_dead(world, &words))),
         "purge" => Command::Purge(Box::new(Purge {
             topic: topic(word(1)),
-            ids: words[2..]
-                .iter()
-                .filter(|word| *word != "dry")
-                .map(|at| world.dead[&format!("{} {at}", word(1))])
-                .collect(),
-            dry_run: flag(&words, "dry"),
+            ids: words[2..].iter().map(|at| world.dead[&format!("{} {at}", word(1))]).collect(),
             by: "ops".into(),
             reason: "test".into(),
         })),
