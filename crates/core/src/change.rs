@@ -304,6 +304,8 @@ pub struct DeadRow {
     pub error: Text,
     /// Set once it was brought back.
     pub redriven: Option<Redriven>,
+    /// When the first of the effects that were begun under it is forgotten. Not known: by its topic's time.
+    pub effects_until: Option<Timestamp>,
 }
 
 /// A pointer of a topic.

@@ -36,8 +36,7 @@ pub use id::{
 };
 pub use lost::{HELD_MS, Lost};
 pub use message::{
-    DEFAULT_TENANT, Death, DeathReason, EffectsLeft, Envelope, Message, Receipt, RetryRequest,
-    Routing, Trace,
+    DEFAULT_TENANT, Death, DeathReason, Envelope, Message, Receipt, RetryRequest, Routing, Trace,
 };
 #[cfg(fuzzing)]
 #[doc(hidden)]

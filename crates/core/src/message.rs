@@ -135,19 +135,8 @@ pub struct Death {
     pub first_delivered_at: Option<Timestamp>,
     /// When it died.
     pub at: Timestamp,
-    /// What was begun under its deliveries.
-    pub effects: EffectsLeft,
-}
-
-/// What a dead letter leaves of the effects that were begun under it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EffectsLeft {
-    /// None were.
-    None,
-    /// It is not known which. They are kept for the time of their topic.
-    Some,
-    /// The first of them is forgotten then.
-    Until(Timestamp),
+    /// Whether effects were begun under its deliveries.
+    pub had_effects: bool,
 }
 
 /// A message.

@@ -46,6 +46,8 @@ struct DeadBody {
     error: Text,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     redriven: Option<Redriven>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    effects_until: Option<Timestamp>,
 }
 
 pub(super) fn json<T: Serialize>(value: &T) -> Bytes {
@@ -144,6 +146,7 @@ pub(super) fn put_dead(dead: &DeadRow) -> Row {
         key: dead.key.clone(),
         error: dead.error.clone(),
         redriven: dead.redriven.clone(),
+        effects_until: dead.effects_until,
     };
     Row { key: Key::Dead { topic: dead.topic, seq: dead.seq }, columns, body: json(&body) }
 }
@@ -172,5 +175,6 @@ pub(crate) fn dead_row(row: &Row) -> Result<DeadRow, Damaged> {
         key: body.key,
         error: body.error,
         redriven: body.redriven,
+        effects_until: body.effects_until,
     })
 }

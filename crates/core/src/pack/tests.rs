@@ -19,9 +19,7 @@ use crate::audit::{Accepted, AuditRecord, ChainHash, Link, Tip};
 use crate::change::{Entry, EntryState, Garbage, LaneMark, LaneState, LastError};
 use crate::effect::EffectState;
 use crate::id::{BatchNo, Generation, GroupId, Lane, MessageId, OwnerId, ShardId, TopicId};
-use crate::message::{
-    Death, DeathReason, EffectsLeft, Envelope, Message, RetryRequest, Routing, Trace,
-};
+use crate::message::{Death, DeathReason, Envelope, Message, RetryRequest, Routing, Trace};
 use crate::row::MarkKind;
 use crate::settings::RetryPolicy;
 use crate::shard::{Open, OpenEntries};
@@ -107,7 +105,7 @@ fn full() -> Message {
             last_owner: "worker-a".into(),
             first_delivered_at: Some(Timestamp(1_800_000_001_000)),
             at: Timestamp(1_800_000_002_000),
-            effects: EffectsLeft::Some,
+            had_effects: true,
         })),
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::change::{Change, DeadRow, End, Entry, LaneState, LastError, TopicKind, TopicRow};
 use crate::effect::DoubtCause;
 use crate::id::{Lane, MessageId, Offset, Text, TopicId};
-use crate::message::{Death, DeathReason, EffectsLeft, Message};
+use crate::message::{Death, DeathReason, Message};
 use crate::pipeline::found::Found;
 use crate::shard::expiry::cut;
 use crate::shard::ledger::Effects;
@@ -43,7 +43,9 @@ pub(super) struct Letter<'a> {
     pub(super) last_error: Text,
     pub(super) last_owner: Text,
     pub(super) first_delivered_at: Option<Timestamp>,
-    pub(super) effects: EffectsLeft,
+    pub(super) had_effects: bool,
+    /// When the first of them is forgotten, if that is known.
+    pub(super) effects_until: Option<Timestamp>,
     pub(super) message: Message,
 }
 
@@ -51,13 +53,6 @@ impl<'a> Burial<'a> {
     pub(super) fn of(held: &Held<'a>, reason: DeathReason, last_error: Option<Text>) -> Burial<'a> {
         let Held { topic, group, lane, offset, entry } = *held;
         Burial { topic, group, lane, offset, entry: Some(entry), reason, last_error }
-    }
-
-    /// What can be told without their rows.
-    pub(super) fn effects_left(&self, message: &Message) -> EffectsLeft {
-        // What it did in an earlier life is not known here.
-        let are_some = self.entry.is_some_and(|entry| entry.begun > 0) || message.redriven > 0;
-        if are_some { EffectsLeft::Some } else { EffectsLeft::None }
     }
 }
 
@@ -78,16 +73,12 @@ impl Shard {
             None => self.last_error(group, lane, offset, burial.entry, found)?,
         };
         let mut decision = done();
-        let kept_ms = effects.kept_ms();
+        let until = effects.kept_ms().map(|kept_ms| now.after(kept_ms));
         if let Some(entry) = burial.entry {
             let held = Held { topic, group, lane, offset, entry };
             self.orphan_effects(now, &held, effects, cause, &mut decision.changes);
         }
-        let left = match kept_ms {
-            Some(kept_ms) => EffectsLeft::Until(now.after(kept_ms)),
-            None => burial.effects_left(&message),
-        };
-        self.bury_message(now, burial, &message, last_error, left, &mut decision.changes);
+        self.bury_message(now, burial, &message, last_error, until, &mut decision.changes);
         Ok(decision)
     }
 
@@ -142,7 +133,7 @@ impl Shard {
         burial: &Burial<'_>,
         message: &Arc<Message>,
         last_error: Text,
-        effects: EffectsLeft,
+        effects_until: Option<Timestamp>,
         changes: &mut Vec<Change>,
     ) {
         let Burial { topic, group, lane, offset, entry, reason, .. } = *burial;
@@ -157,7 +148,9 @@ impl Shard {
             last_error,
             last_owner: entry.map_or_else(Text::default, |entry| self.owners.name(entry.owner)),
             first_delivered_at: entry.map(|entry| entry.first_at),
-            effects,
+            // What it did in an earlier life is not known here.
+            had_effects: entry.is_some_and(|entry| entry.begun > 0) || message.redriven > 0,
+            effects_until,
             message: Message {
                 origin: Some(message.origin.unwrap_or(id)),
                 for_group: None,
@@ -209,6 +202,7 @@ impl Shard {
             key: message.envelope.idempotency_key.clone(),
             error: cut(&last_error, LISTED_ERROR_BYTES),
             redriven: None,
+            effects_until: letter.effects_until,
         };
         let death = Death {
             seq,
@@ -221,7 +215,7 @@ impl Shard {
             last_owner: letter.last_owner,
             first_delivered_at: letter.first_delivered_at,
             at: now,
-            effects: letter.effects,
+            had_effects: letter.had_effects,
         };
         let restore = self.config.restore;
         let message = Message { restore, death: Some(Box::new(death)), ..message };

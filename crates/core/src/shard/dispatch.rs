@@ -362,9 +362,8 @@ impl<'a> Run<'a> {
         let Run { topic, group, lane, .. } = *self;
         let reason = DeathReason::Deadline;
         let burial = Burial { topic, group, lane, offset, entry, reason, last_error: None };
-        let left = burial.effects_left(message);
         let changes = &mut self.decision.changes;
-        self.shard.bury_message(self.now, &burial, message, last_error, left, changes);
+        self.shard.bury_message(self.now, &burial, message, last_error, None, changes);
         self.stop = Stop::More;
     }
 

@@ -12,7 +12,7 @@ use crate::command::{
 };
 use crate::id::{Lane, ShardId, Text};
 use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
-use crate::message::{DeathReason, EffectsLeft};
+use crate::message::DeathReason;
 use crate::pack;
 use crate::pipeline::found::Found;
 use crate::placement::is_dead_letters;
@@ -240,7 +240,8 @@ impl Shard {
             last_error: why.clone(),
             last_owner: Text::default(),
             first_delivered_at: None,
-            effects: EffectsLeft::None,
+            had_effects: false,
+            effects_until: None,
             message: message(self.config.restore, now, &outgoing.produce()),
         };
         self.store_letter(now, letter, changes);

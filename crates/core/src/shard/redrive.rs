@@ -6,7 +6,7 @@ use crate::change::{Change, DeadRow, Decision, LaneState, Lookup, Reads, Redrive
 use crate::command::{Missing, Redrive, Rejection, Reply};
 use crate::id::TopicId;
 use crate::limits::REASON_BYTES_MAX;
-use crate::message::{DeathReason, EffectsLeft, Message};
+use crate::message::{DeathReason, Message};
 use crate::pack;
 use crate::pipeline::found::Found;
 use crate::row::Key;
@@ -54,12 +54,9 @@ impl Shard {
         if !source.groups.contains_key(&death.group) {
             return Err(Refusal::Rejected(Rejection::NotFound(Missing::Group)));
         }
-        let are_effects_kept = match death.effects {
-            EffectsLeft::None => true,
-            EffectsLeft::Some => now.since(death.at) < source.settings.effect_ttl_ms,
-            EffectsLeft::Until(until) => now < until,
-        };
-        if !are_effects_kept && !redrive.force {
+        let kept_until = listed.effects_until;
+        let kept_until = kept_until.unwrap_or(death.at.after(source.settings.effect_ttl_ms));
+        if death.had_effects && now >= kept_until && !redrive.force {
             return Err(Rejection::EffectsExpired.into());
         }
         self.check_storage()?;

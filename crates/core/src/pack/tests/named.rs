@@ -148,6 +148,7 @@ fn a_dead_letter_has_this_text() {
             at: Timestamp(1_800_000_003_000),
             new: id(3_001),
         }),
+        effects_until: Some(Timestamp(1_800_000_009_000)),
     };
     let row = put_dead(&dead);
     let columns = |state: &str| Columns::Dead {
@@ -160,10 +161,10 @@ fn a_dead_letter_has_this_text() {
     };
     assert_eq!(row.columns, columns("redriven"));
     expect![[r#"
-        {"reason":"deadline","bytes":600,"size":300,"restore":1,"tenant":"acme","run_id":"run_1","key":"order-77","error":"card \"declined\"","redriven":{"by":"ops","reason":"fixed in 41f3","at":1800000003000,"new":{"restore":1,"shard":2,"topic":300,"lane":4,"offset":3001}}}
+        {"reason":"deadline","bytes":600,"size":300,"restore":1,"tenant":"acme","run_id":"run_1","key":"order-77","error":"card \"declined\"","redriven":{"by":"ops","reason":"fixed in 41f3","at":1800000003000,"new":{"restore":1,"shard":2,"topic":300,"lane":4,"offset":3001}},"effects_until":1800000009000}
     "#]].assert_eq(&text(&row));
     assert_eq!(dead_row(&row), Ok(dead.clone()));
-    let still = DeadRow { run_id: None, key: None, redriven: None, ..dead };
+    let still = DeadRow { run_id: None, key: None, redriven: None, effects_until: None, ..dead };
     let row = put_dead(&still);
     assert_eq!(row.columns, columns("dead"));
     expect![[r#"
