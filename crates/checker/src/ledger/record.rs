@@ -19,6 +19,7 @@ impl<'a> Judge<'_, 'a> {
         match former {
             Some(former) if former.record.right.life == record.right.life => {
                 self.same_life(effect, former, record);
+                self.found_by_a_later_message(effect, former, under);
                 let (before, fence) = (former.record, record.right.fence);
                 if before.right.fence == fence {
                     is_after_doubt = former.is_after_doubt;
@@ -69,6 +70,30 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
+    /// A key that was accepted as new has no outcome yet.
+    fn found_by_a_later_message(
+        &mut self,
+        effect: EffectId,
+        former: Known<'_>,
+        under: Option<EntryId>,
+    ) {
+        let Some(entry) = under else { return };
+        let Some(accepted) = self.accepted_under(effect, entry) else { return };
+        if former.under != under && former.is_of_earlier_life(accepted) {
+            let (since, text) = (former.since, self.story.places.entry_text(entry));
+            let says = format_args!(
+                "was over at {since}, and goes on under {text}, whose key was new at {accepted}"
+            );
+            self.breaks(I43, effect, says);
+        }
+    }
+
+    /// When the key of an effect was accepted as new, if it is its message's.
+    fn accepted_under(&self, effect: EffectId, entry: EntryId) -> Option<u64> {
+        let (_, _, key) = self.story.places.effects.key(effect);
+        self.accepted.at(self.story, entry, key)
+    }
+
     fn begins_anew(
         &mut self,
         effect: EffectId,
@@ -77,8 +102,7 @@ impl<'a> Judge<'_, 'a> {
         under: Option<EntryId>,
     ) {
         let now = self.now;
-        let (_, _, key) = self.story.places.effects.key(effect);
-        let accepted = under.and_then(|entry| self.accepted.at(self.story, entry, key));
+        let accepted = under.and_then(|entry| self.accepted_under(effect, entry));
         let is_accepted_since =
             accepted.is_some_and(|accepted| former.is_of_earlier_life(accepted));
         if !former.is_over(now) && !is_accepted_since {
