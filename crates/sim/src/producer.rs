@@ -264,7 +264,7 @@ impl World {
             let delay = self.rng.u64(20..600);
             self.send_later(client, delay, sent);
         } else {
-            let pause = self.rng.u64(300..1_500);
+            let pause = self.rng.u64(300..1_200);
             self.later(pause, Happening::Wake { client });
         }
     }
