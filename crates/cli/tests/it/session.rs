@@ -217,6 +217,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         $ driftq explain orders/0/0 | sed -E 's/for [0-9.]+ m?s/for A WHILE/'
         m_1 at orders/0/0, produced at TIME
         biller: a dead letter for A WHILE (final: card_declined)
+          last error: card_declined
           dead letter: m_2
         $ driftq dlq redrive orders --error card --dry-run
         would redrive 1
