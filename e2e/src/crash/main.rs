@@ -125,7 +125,6 @@ async fn killed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> 
 /// Returns the violations, and what was proved besides.
 async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<(usize, String)> {
     let run = crossing::run(binary, data, kills).await?;
-    println!("kills {} with enough under way ({} more repeated)", run.kills, run.repeated);
     run.judged.hold(kills * COMMITTED_PER_KILL)?;
     let proof = run.proof?;
     println!(
