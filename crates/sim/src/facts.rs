@@ -13,6 +13,7 @@ use driftq_checker::history::{
     Content, Fact, Granted, How, Lease, Name, Record, Retry, Stored, What,
 };
 use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
+use driftq_core::row::RecordKind;
 use driftq_core::{
     Batch, Command, ConsumerId, DeathReason, GroupId, Lane, Message, MessageId, Offset, Reply,
     RetryPolicy, Settings, ShardId, Ticket, TopicId,
@@ -71,6 +72,8 @@ pub(crate) struct Facts {
     pub(crate) requested: BTreeMap<u64, Name>,
     /// Until when the messages of keys go to another shard.
     pins: BTreeMap<(Name, Name, Name), u64>,
+    /// The end of the pin that the next message is stored for. By then its key may have been pinned again.
+    routed_until: Option<u64>,
     /// Consumers' credits, as the clients asked.
     pub(crate) credits: BTreeMap<ConsumerId, u32>,
     /// Dead letters that could be redriven: (topic, id).
@@ -210,6 +213,9 @@ impl Facts {
                     let partition = lane.partition();
                     self.open.push(Fact::Trimmed { topic, partition, first: state.first });
                 }
+            }
+            Change::Record(record) if record.kind == RecordKind::Routed => {
+                self.routed_until = Some(record.expires.0);
             }
             Change::Message { topic, lane, offset, message } => {
                 self.stored(*topic, *lane, *offset, message, now, stats);
@@ -366,7 +372,7 @@ impl Facts {
                 .is_some_and(|asked| !self.here.topics.values().any(|topic| topic.name == *asked));
             if is_routed && let Some(pinned) = self.pins.get(&identity) {
                 stats.saw("pinned message stored");
-                until = *pinned;
+                until = self.routed_until.take().unwrap_or(*pinned);
             } else if self.keys.insert(identity, until) == Some(now) {
                 stats.saw("key free in its first millisecond");
             }
