@@ -231,18 +231,22 @@ impl Patroni {
     async fn is_settled(&self) -> anyhow::Result<bool> {
         let Some(primary) = self.primary().await? else { return Ok(false) };
         let view = self.view().await?;
-        let started = self.nodes.iter().filter(|node| node.is_started());
+        let started: Vec<_> = self.nodes.iter().filter(|node| node.is_started()).collect();
         let leader = view.find(Role::Leader).and_then(|leader| self.number(&leader.name));
-        if leader != Some(primary) || !view.is_whole(started.map(|node| node.name.as_str())) {
+        let names = started.iter().map(|node| node.name.as_str());
+        if leader != Some(primary) || !view.is_whole(names) {
             return Ok(false);
         }
-        if self.replication == Replication::Asynchronous {
-            return Ok(true);
-        }
-        // PostgreSQL must know what Patroni has decided.
-        let standbys = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
-        let is_followed = psql::ask(&self.psql, &self.node_url(primary), standbys).await? != "0";
-        Ok(is_followed && view.find(Role::SyncStandby).is_some())
+        // Patroni calls a standby running that waits for its next try to receive, and PostgreSQL must know what Patroni
+        // has decided.
+        let asked =
+            "SELECT count(DISTINCT application_name), count(*) FILTER (WHERE sync_state = 'sync')
+            FROM pg_stat_replication WHERE state = 'streaming'";
+        let told = psql::ask(&self.psql, &self.node_url(primary), asked).await?;
+        let (following, in_step) = told.split_once('|').context("no two counts")?;
+        let all_follow = following.parse::<usize>()? >= started.len() - 1;
+        let is_followed = in_step != "0" && view.find(Role::SyncStandby).is_some();
+        Ok(all_follow && (is_followed || self.replication == Replication::Asynchronous))
     }
 
     /// What the first says that answers.
