@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use driftq_e2e::node::{Node, Sharing, free_address};
-use driftq_e2e::patroni::{NODES, Patroni, Replication};
+use driftq_e2e::patroni::{Patroni, Replication};
 
 use crate::clients::Client;
 use crate::crossing::{Crossing, Total};
@@ -80,14 +80,12 @@ pub(crate) async fn control(binary: &str) -> anyhow::Result<String> {
     let patroni = Patroni::start(VERSION, Replication::Asynchronous).await?;
     let mut world = World::start(binary, patroni).await?;
     world.crossing.busy(COMMITTED_PER_FAILOVER).await?;
-    let primary = world.patroni.primary().await?.context("there is no primary")?;
-    let standbys: Vec<usize> = (0..NODES).filter(|node| *node != primary).collect();
-    standbys.iter().try_for_each(|node| world.patroni.hold_receiver(*node))?;
+    let primary = world.patroni.hold_receivers().await?;
     world.patroni.sql(BALLAST).await?;
     world.crossing.more(COMMITTED_PER_FAILOVER).await?;
     world.crossing.fault("Kill");
     world.patroni.kill(primary).await?;
-    standbys.iter().try_for_each(|node| world.patroni.release_receiver(*node))?;
+    world.patroni.release_receivers(primary)?;
     world.probes.all_deliver(Instant::now(), PATIENCE).await?;
     world.patroni.restart(primary)?;
     world.patroni.settled().await?;

@@ -213,14 +213,30 @@ impl Patroni {
         Ok(())
     }
 
-    /// SIGSTOP for what receives the changes on a standby: its sockets fill, then nothing gets there any more.
-    pub fn hold_receiver(&self, node: usize) -> anyhow::Result<()> {
-        self.nodes[node].signal_receiver(Signal::STOP)
+    /// SIGSTOP for what receives the changes on the standbys: its sockets fill, then nothing gets there any more. Says
+    /// which one is the primary.
+    pub async fn hold_receivers(&self) -> anyhow::Result<usize> {
+        let began = Instant::now();
+        loop {
+            self.settled().await?;
+            let primary = self.primary().await?.context("there is no primary")?;
+            match self.signal_receivers(primary, Signal::STOP) {
+                Ok(()) => return Ok(primary),
+                // One is gone for a moment when its settings change or its primary is slow.
+                Err(_) if began.elapsed() < PATIENCE => tokio::time::sleep(ASK_EVERY).await,
+                Err(error) => return Err(error),
+            }
+        }
     }
 
-    /// SIGCONT for it.
-    pub fn release_receiver(&self, node: usize) -> anyhow::Result<()> {
-        self.nodes[node].signal_receiver(Signal::CONT)
+    /// SIGCONT for those that received from this one.
+    pub fn release_receivers(&self, primary: usize) -> anyhow::Result<()> {
+        self.signal_receivers(primary, Signal::CONT)
+    }
+
+    fn signal_receivers(&self, primary: usize, signal: Signal) -> anyhow::Result<()> {
+        let mut standbys = self.nodes.iter().enumerate().filter(|(number, _)| *number != primary);
+        standbys.try_for_each(|(_, node)| node.signal_receiver(signal))
     }
 
     /// Runs statements on the primary with `psql` and returns their rows, fields divided by `|`.

@@ -91,14 +91,12 @@ async fn lose(version: u32) -> anyhow::Result<()> {
     patroni.sql(TABLE).await?;
     let writer = Writer::start(patroni.url());
     writer.goes_on(ROWS_MIN).await?;
-    let primary = patroni.primary().await?.context("there is no primary")?;
-    let standbys: Vec<_> = (0..NODES).filter(|node| *node != primary).collect();
-    standbys.iter().try_for_each(|node| patroni.hold_receiver(*node))?;
+    let primary = patroni.hold_receivers().await?;
     patroni.sql(BALLAST).await?;
     writer.goes_on(ROWS_MIN).await?;
     let (_, acknowledged) = writer.known();
     patroni.kill(primary).await?;
-    standbys.iter().try_for_each(|node| patroni.release_receiver(*node))?;
+    patroni.release_receivers(primary)?;
     writer.goes_on(ROWS_MIN).await?;
     patroni.restart(primary)?;
     patroni.settled().await?;
