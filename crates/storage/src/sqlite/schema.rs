@@ -23,7 +23,7 @@ const VERSION: i32 = STEPS.len() as i32;
 const WRITER_CACHE_KIB: i32 = 64 << 10;
 
 /// Bytes of the WAL's file that are kept for the next when it begins anew.
-const WAL_BYTES_KEPT: i64 = 64 << 20;
+pub(super) const WAL_BYTES_KEPT: i64 = 64 << 20;
 
 /// How long a statement waits for a lock that another process holds, such as a backup's.
 const BUSY_MS: u32 = 5_000;
