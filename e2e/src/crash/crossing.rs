@@ -26,6 +26,8 @@ const READERS: &str = "readers";
 /// What must be under way at a kill for it to count, and done for each.
 const COMMITS_MIN: u64 = 32;
 pub(crate) const COMMITTED_PER_KILL: u64 = 100;
+/// How long a wave of commits lasts, about.
+const WAVE_US: u64 = 5_000;
 /// Moments that are looked at for a kill.
 const MOMENTS_MAX: u32 = 1_000;
 /// How long that may take, and how long the end may.
@@ -175,7 +177,7 @@ impl Crossing {
             while self.committed() < committed
                 || self.progress.committing.load(Ordering::Relaxed) < COMMITS_MIN
             {
-                tokio::time::sleep(Duration::from_millis(2)).await;
+                tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
         tokio::time::timeout(PATIENCE, wait).await.context("there is never enough under way")
@@ -186,7 +188,7 @@ impl Crossing {
     async fn moment(&self, committed: u64) -> anyhow::Result<()> {
         for _ in 0..MOMENTS_MAX {
             self.busy(committed).await?;
-            tokio::time::sleep(Duration::from_millis(fastrand::u64(0..50))).await;
+            tokio::time::sleep(Duration::from_micros(fastrand::u64(0..WAVE_US))).await;
             if self.progress.committing.load(Ordering::Relaxed) >= COMMITS_MIN {
                 return Ok(());
             }
