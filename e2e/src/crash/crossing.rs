@@ -26,7 +26,7 @@ const READERS: &str = "readers";
 /// What must be under way at a kill for it to count, and done for each.
 const COMMITS_MIN: u64 = 32;
 pub(crate) const COMMITTED_PER_KILL: u64 = 100;
-/// How long a wave of commits lasts, about.
+/// How long after enough is under way a kill may come: commits come in short waves.
 const WAVE_US: u64 = 5_000;
 /// Moments that are looked at for a kill.
 const MOMENTS_MAX: u32 = 1_000;

@@ -222,7 +222,7 @@ impl Patroni {
             let primary = self.primary().await?.context("there is no primary")?;
             match self.signal_receivers(primary, Signal::STOP) {
                 Ok(()) => return Ok(primary),
-                // One is gone for a moment when its settings change or its primary is slow.
+                // One may be gone for a moment, until PostgreSQL starts the next.
                 Err(_) if began.elapsed() < PATIENCE => tokio::time::sleep(ASK_EVERY).await,
                 Err(error) => return Err(error),
             }
@@ -253,8 +253,7 @@ impl Patroni {
         if leader != Some(primary) || !view.is_whole(names) {
             return Ok(false);
         }
-        // Patroni calls a standby running that waits for its next try to receive, and PostgreSQL must know what Patroni
-        // has decided.
+        // Patroni may call a standby running that does not receive, and PostgreSQL must know what Patroni has decided.
         let asked =
             "SELECT count(DISTINCT application_name), count(*) FILTER (WHERE sync_state = 'sync')
             FROM pg_stat_replication WHERE state = 'streaming'";
