@@ -60,10 +60,14 @@ pub const PATIENCE_MS: u64 = RENEW_WAIT_MS + RENEW_MS;
 pub const CLAIMS_MAX: usize = 16;
 /// Shards a node is giving up at a time.
 pub const GIVE_UPS_MAX: usize = 16;
-/// Longest wait after the first failed claim of a shard; doubles with each.
+/// Longest wait after the first failed claim of a shard; doubles with each. The same for a shard that is lost
+/// as soon as it is served, which is counted apart: a shard that was hard to claim may serve well.
 pub const CLAIM_BACKOFF_MS: u64 = 100;
-/// Longest wait after any. If nothing fails for so long, it begins anew.
+/// Longest wait after any. If no claim fails for so long, it begins anew.
 pub const CLAIM_BACKOFF_MS_MAX: u64 = 10_000;
+/// A shard that was served for so long does not fail by being served: if it is lost then, that is another
+/// fault, and it is claimed at once.
+pub const SETTLED_MS: u64 = 250;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
@@ -269,7 +273,7 @@ impl Ownerships {
             *held = Held { epoch, node: Some(self.me), ..*held };
         }
         let Some(seat) = self.seats.get_mut(number) else { return };
-        seat.claimed_at = Some(now);
+        seat.claimed(now);
         if seat.state == (State::Claiming { doomed: false }) {
             seat.state = State::Serving { epoch };
         } else {
@@ -282,7 +286,7 @@ impl Ownerships {
         let Some(seat) = self.seats.get_mut(shard.0 as usize) else { return };
         if matches!(seat.state, State::Claiming { .. }) {
             seat.state = State::Idle;
-            seat.fail(now, self.me, shard);
+            seat.claim_failed(now, self.me, shard);
         }
     }
 
@@ -291,12 +295,7 @@ impl Ownerships {
         if seat.state != (State::Serving { epoch }) {
             return;
         }
-        if seat.has_failed_lately(now) {
-            // It may be lost again and again as soon as it is served.
-            seat.fail(now, self.me, shard);
-        } else {
-            seat.claim_at = Some(now);
-        }
+        seat.lost(now, self.me, shard);
         seat.state = State::Idle;
         if fenced {
             seat.state = State::Fenced { at: now };

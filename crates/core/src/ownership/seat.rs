@@ -1,6 +1,6 @@
 //! One shard as a node sees it.
 
-use super::{CLAIM_BACKOFF_MS, CLAIM_BACKOFF_MS_MAX};
+use super::{CLAIM_BACKOFF_MS, CLAIM_BACKOFF_MS_MAX, SETTLED_MS};
 use crate::id::{Epoch, NodeId, ShardId};
 use crate::jitter::jitter_ms;
 use crate::time::Timestamp;
@@ -30,24 +30,49 @@ pub(super) struct Seat {
     pub(super) claim_at: Option<Timestamp>,
     /// When a claim of ours was last heard to be done.
     pub(super) claimed_at: Option<Timestamp>,
-    /// How often a claim failed, or what was claimed was lost, without a pause.
-    failures: u32,
+    /// Claims that failed since one was done.
+    failed_claims: u32,
+    /// How often in a row it was lost as soon as it was served.
+    early_losses: u32,
 }
 
 impl Seat {
     pub(super) fn new() -> Seat {
-        Seat { state: State::Idle, claim_at: None, claimed_at: None, failures: 0 }
+        Seat {
+            state: State::Idle,
+            claim_at: None,
+            claimed_at: None,
+            failed_claims: 0,
+            early_losses: 0,
+        }
     }
 
-    pub(super) fn has_failed_lately(&self, now: Timestamp) -> bool {
-        self.claim_at.is_some_and(|at| now.since(at) < CLAIM_BACKOFF_MS_MAX)
+    pub(super) fn claimed(&mut self, now: Timestamp) {
+        self.claimed_at = Some(now);
+        self.failed_claims = 0;
     }
 
-    /// Waits the longer, the more has failed in a row, and not as long as other nodes and shards.
-    pub(super) fn fail(&mut self, now: Timestamp, me: NodeId, shard: ShardId) {
-        self.failures = if self.has_failed_lately(now) { self.failures + 1 } else { 0 };
-        let longest = (CLAIM_BACKOFF_MS << self.failures.min(16)).min(CLAIM_BACKOFF_MS_MAX);
-        let seed = me.0 ^ u64::from(shard.0).rotate_left(20) ^ now.0.rotate_left(40);
-        self.claim_at = Some(now.after(jitter_ms(longest, seed)));
+    pub(super) fn claim_failed(&mut self, now: Timestamp, me: NodeId, shard: ShardId) {
+        if self.claim_at.is_none_or(|at| now.since(at) >= CLAIM_BACKOFF_MS_MAX) {
+            self.failed_claims = 0;
+        }
+        self.failed_claims += 1;
+        self.claim_at = Some(now.after(wait_ms(self.failed_claims, now, me, shard)));
     }
+
+    pub(super) fn lost(&mut self, now: Timestamp, me: NodeId, shard: ShardId) {
+        if self.claimed_at.is_none_or(|at| now.since(at) >= SETTLED_MS) {
+            self.early_losses = 0;
+            self.claim_at = Some(now);
+        } else {
+            self.early_losses += 1;
+            self.claim_at = Some(now.after(wait_ms(self.early_losses, now, me, shard)));
+        }
+    }
+}
+
+/// The longer, the more has failed in a row, and not as long as other nodes and shards.
+fn wait_ms(failed: u32, now: Timestamp, me: NodeId, shard: ShardId) -> u64 {
+    let longest = (CLAIM_BACKOFF_MS << (failed - 1).min(16)).min(CLAIM_BACKOFF_MS_MAX);
+    jitter_ms(longest, me.0 ^ u64::from(shard.0).rotate_left(20) ^ now.0.rotate_left(40))
 }

@@ -7,7 +7,9 @@ mod lease;
 mod script;
 mod spread;
 
-use driftq_core::ownership::{Action, Event, NODE_LEASE_MS, Ownerships};
+use std::collections::VecDeque;
+
+use driftq_core::ownership::{Action, Event, NODE_LEASE_MS, Ownerships, SETTLED_MS};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 use expect_test::expect;
 
@@ -336,16 +338,16 @@ fn what_was_lost_under_an_older_epoch_is_no_news() {
             next 0.200s
         0.02s claimed 0 e2
             next 0.200s
-        0.5s lost 0 e2
+        1.5s lost 0 e2
             renew
             claim 0e2
             next 8.000s
-        0.52s claimed 0 e3
+        1.52s claimed 0 e3
             next 8.000s
-        0.53s fenced 0 e2
+        1.53s fenced 0 e2
             next 8.000s
-        0.54s lost 0 e3
-            next 0.654s
+        1.54s lost 0 e3
+            next 1.572s
     "#]]);
 }
 
@@ -401,63 +403,97 @@ fn sixteen_shards_are_given_up_at_a_time() {
     "#]]);
 }
 
-/// Each wait is drawn between a tenth of its longest and its longest: 100 ms, 200 ms, … 10 s.
 #[test]
 fn claims_that_fail_are_asked_later_and_later() {
-    let waits = waits(NodeId(1), 12, |_| Event::ClaimFailed(ShardId(0)));
-    for (number, wait) in waits.iter().enumerate() {
-        let longest = (100_u64 << number).min(10_000);
-        assert!((longest / 10..=longest).contains(wait), "{waits:?}");
-    }
-    assert_eq!(waits, self::waits(NodeId(1), 12, |_| Event::ClaimFailed(ShardId(0))));
-    assert_ne!(waits, self::waits(NodeId(2), 12, |_| Event::ClaimFailed(ShardId(0))));
+    let waits = waits(NodeId(1), &[Fate::ClaimFails; 12]);
+    assert_doubling(&waits);
+    assert_eq!(waits, self::waits(NodeId(1), &[Fate::ClaimFails; 12]));
+    assert_ne!(waits, self::waits(NodeId(2), &[Fate::ClaimFails; 12]));
 }
 
 /// Claimed, recovered, and lost at the first commit: that could go on for ever.
 #[test]
 fn a_shard_that_is_lost_as_soon_as_it_is_served_is_claimed_later_and_later() {
-    let lose = |epoch| Event::Lost { shard: ShardId(0), epoch, fenced: false };
-    let waits = waits(NodeId(1), 12, lose);
-    assert_eq!(waits[0], 0, "the first time at once");
-    for (number, wait) in waits.iter().enumerate().skip(1) {
+    assert_doubling(&waits(NodeId(1), &[Fate::LostAfter(0); 12]));
+    assert_doubling(&waits(NodeId(1), &[Fate::LostAfter(SETTLED_MS - 1); 12]));
+}
+
+/// Faults that come every few seconds are not one that never ends.
+#[test]
+fn a_shard_that_was_served_for_a_while_is_claimed_at_once() {
+    assert_eq!(waits(NodeId(1), &[Fate::LostAfter(SETTLED_MS); 12]), [0; 12]);
+
+    let mut fates = [Fate::LostAfter(0); 12];
+    fates[6] = Fate::LostAfter(SETTLED_MS);
+    let waits = waits(NodeId(1), &fates);
+    assert_doubling(&waits[..6]);
+    assert_eq!(waits[6], 0);
+    assert_doubling(&waits[7..]);
+}
+
+/// A database that was long away says nothing of how the shard is served now, or claimed the next time.
+#[test]
+fn a_claim_that_is_done_ends_the_row_of_those_that_failed() {
+    let mut fates = [Fate::ClaimFails; 12];
+    fates[6] = Fate::LostAfter(0);
+    let waits = waits(NodeId(1), &fates);
+    assert_doubling(&waits[..6]);
+    assert_doubling(&waits[6..7]);
+    assert_doubling(&waits[7..]);
+}
+
+/// Each wait is drawn between a tenth of its longest and its longest, which doubles from 100 ms to 10 s.
+fn assert_doubling(waits: &[u64]) {
+    for (number, wait) in waits.iter().enumerate() {
         let longest = (100_u64 << number).min(10_000);
-        assert!((longest / 10..=longest).contains(wait), "{waits:?}");
+        assert!((longest / 10..=longest).contains(wait), "{number}: {waits:?}");
     }
 }
 
-/// How long a node waits after each of so many losses or failures of its only shard, renewing meanwhile.
-fn waits(me: NodeId, count: usize, end: impl Fn(Epoch) -> Event) -> Vec<u64> {
-    let text = format!("n{me} / 0:1@n{me}");
+/// What becomes of a claim.
+#[derive(Clone, Copy)]
+enum Fate {
+    ClaimFails,
+    /// The shard is served for so many milliseconds.
+    LostAfter(u64),
+}
+
+/// How long a node waits after each of its claims of its only shard has ended so, renewing meanwhile.
+fn waits(me: NodeId, fates: &[Fate]) -> Vec<u64> {
     let mut machine = Ownerships::new(me, NODE_LEASE_MS);
     let mut now = Timestamp(0);
-    let mut actions = machine.on(now, Event::Time);
-    let (mut ended_at, mut epoch, mut waits) = (None, Epoch(1), Vec::new());
-    while waits.len() < count {
-        let Some(action) = actions.pop() else {
+    let mut actions = VecDeque::from(machine.on(now, Event::Time));
+    let (mut fates, mut ended_at, mut epoch) = (fates.iter(), None, Epoch(1));
+    let mut waits = Vec::new();
+    loop {
+        let Some(action) = actions.pop_front() else {
             now = machine.next_deadline().expect("something is always due");
-            actions = machine.on(now, Event::Time);
+            actions.extend(machine.on(now, Event::Time));
             continue;
         };
         match action {
             Action::Renew { .. } => {
-                let more = machine.on(now, Event::Renewed(view(&text)));
-                actions.extend(more);
+                let view = view(&format!("n{me} / 0:{}@n{me}", epoch.0));
+                actions.extend(machine.on(now, Event::Renewed(view)));
             }
             Action::Claim { shard, .. } => {
                 waits.extend(ended_at.map(|at| now.since(at)));
-                epoch = Epoch(epoch.0 + 1);
-                let mut more = Vec::new();
-                if matches!(end(epoch), Event::Lost { .. }) {
-                    more.extend(machine.on(now, Event::Claimed { shard, epoch }));
-                }
+                let Some(fate) = fates.next() else { return waits };
+                let end = match *fate {
+                    Fate::ClaimFails => Event::ClaimFailed(shard),
+                    Fate::LostAfter(served_ms) => {
+                        epoch = Epoch(epoch.0 + 1);
+                        actions.extend(machine.on(now, Event::Claimed { shard, epoch }));
+                        now = now.after(served_ms);
+                        Event::Lost { shard, epoch, fenced: false }
+                    }
+                };
                 ended_at = Some(now);
-                more.extend(machine.on(now, end(epoch)));
-                actions.extend(more);
+                actions.extend(machine.on(now, end));
             }
             Action::GiveUp { .. } | Action::Abandon(_) | Action::Leave => panic!("{action:?}"),
         }
     }
-    waits
 }
 
 #[test]
