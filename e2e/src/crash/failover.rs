@@ -151,6 +151,10 @@ impl World {
             served = self.probes.all_deliver(began, PATIENCE).await;
         }
         let served = served?;
+        if !is_needed {
+            // The old primary must not be asked first: for a moment it answers as one.
+            self.positions.beyond(&timeline, PATIENCE).await?;
+        }
         match kind {
             Kind::StandbyToo if is_needed => {}
             Kind::Kill | Kind::StandbyToo => patroni.restart(primary)?,

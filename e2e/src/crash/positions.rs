@@ -17,8 +17,10 @@ use tokio::task::JoinHandle;
 
 use crate::history::History;
 
-/// How often it is asked, how long an answer may take, and how soon somebody else is asked then.
+/// How often it is asked, how long an answer may take, and how soon somebody else is asked then. The first answer may
+/// take longer: those who say nothing are asked before the primary, each for as long as a connection may take.
 const EVERY: Duration = Duration::from_millis(50);
+const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(10);
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 const AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// The timeline stands first in the name of a file of the log.
@@ -63,6 +65,18 @@ impl Positions {
         Positions { samples, task }
     }
 
+    /// Waits until somebody was heard of who is beyond this timeline. From then on nobody on it is believed, however
+    /// long he takes to learn that he is no primary any more.
+    pub(crate) async fn beyond(&self, timeline: &str, patience: Duration) -> anyhow::Result<()> {
+        let timeline = u32::from_str_radix(timeline, 16)?;
+        let heard = async {
+            while last(&self.samples.lock().unwrap_or_else(PoisonError::into_inner)) <= timeline {
+                tokio::time::sleep(EVERY).await;
+            }
+        };
+        tokio::time::timeout(patience, heard).await.context("the next timeline is not heard of")
+    }
+
     /// Where what was acknowledged lies. `ends`: what the last primary says of timelines before its own.
     pub(crate) fn judge(&self, events: &[Event], ends: &str) -> anyhow::Result<Oks> {
         let samples = self.samples.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,21 +99,27 @@ async fn ask(url: &str, history: &History, samples: &Mutex<Vec<Sample>>) -> anyh
     let mut psql = psql.kill_on_drop(true).spawn().context("start psql")?;
     let mut input = psql.stdin.take().context("its input is piped")?;
     let mut lines = BufReader::new(psql.stdout.take().context("its output is piped")?).lines();
+    let mut within = FIRST_ANSWER_WITHIN;
     loop {
         let asked = history.now();
         input.write_all(ASK).await?;
-        let line = tokio::time::timeout(ANSWER_WITHIN, lines.next_line()).await??;
+        let line = tokio::time::timeout(within, lines.next_line()).await??;
         let position = read(&line.context("psql has ended")?).context("no position")?;
         note(samples, Sample { asked, heard: history.now(), position })?;
+        within = ANSWER_WITHIN;
         tokio::time::sleep(EVERY).await;
     }
 }
 
+/// The timeline that was heard of last; none is 0.
+fn last(samples: &[Sample]) -> u32 {
+    samples.last().map_or(0, |last| last.position.timeline)
+}
+
 fn note(samples: &Mutex<Vec<Sample>>, sample: Sample) -> anyhow::Result<()> {
     let mut samples = samples.lock().unwrap_or_else(PoisonError::into_inner);
-    let last = samples.last().map_or(0, |last| last.position.timeline);
     // One that was a primary once does not always know yet that it is none.
-    anyhow::ensure!(sample.position.timeline >= last, "another is the primary");
+    anyhow::ensure!(sample.position.timeline >= last(&samples), "another is the primary");
     samples.push(sample);
     Ok(())
 }
