@@ -238,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn who_is_on_an_older_timeline_is_not_believed() {
+        let at = |timeline| Sample { asked: 0, heard: 1, position: Position { timeline, lsn: 10 } };
+        let samples = Mutex::default();
+        assert!(note(&samples, at(1)).is_ok() && note(&samples, at(2)).is_ok());
+        assert!(note(&samples, at(1)).is_err());
+        assert_eq!(samples.into_inner().expect("nobody has panicked").len(), 2);
+    }
+
+    #[test]
     fn what_psql_prints_is_read() {
         assert_eq!(read("0000000A|1/FF"), Some(Position { timeline: 10, lsn: (1 << 32) | 255 }));
         assert_eq!(read(""), None);

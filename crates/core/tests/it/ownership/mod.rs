@@ -9,7 +9,9 @@ mod spread;
 
 use std::collections::VecDeque;
 
-use driftq_core::ownership::{Action, Event, NODE_LEASE_MS, Ownerships, SETTLED_MS};
+use driftq_core::ownership::{
+    Action, CLAIM_BACKOFF_MS_MAX, Event, NODE_LEASE_MS, NODE_LEASE_MS_MAX, Ownerships, SETTLED_MS,
+};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 use expect_test::expect;
 
@@ -405,10 +407,16 @@ fn sixteen_shards_are_given_up_at_a_time() {
 
 #[test]
 fn claims_that_fail_are_asked_later_and_later() {
-    let waits = waits(NodeId(1), &[Fate::ClaimFails; 12]);
+    let waits = waits(NodeId(1), &[Fate::FailsAfter(0); 12]);
     assert_doubling(&waits);
-    assert_eq!(waits, self::waits(NodeId(1), &[Fate::ClaimFails; 12]));
-    assert_ne!(waits, self::waits(NodeId(2), &[Fate::ClaimFails; 12]));
+    assert_eq!(waits, self::waits(NodeId(1), &[Fate::FailsAfter(0); 12]));
+    assert_ne!(waits, self::waits(NodeId(2), &[Fate::FailsAfter(0); 12]));
+}
+
+#[test]
+fn claims_that_fail_ten_seconds_apart_are_not_in_a_row() {
+    let waits = waits(NodeId(1), &[Fate::FailsAfter(CLAIM_BACKOFF_MS_MAX); 12]);
+    assert!(waits.iter().all(|wait| (10..=100).contains(wait)), "{waits:?}");
 }
 
 /// Claimed, recovered, and lost at the first commit: that could go on for ever.
@@ -434,7 +442,7 @@ fn a_shard_that_was_served_for_a_while_is_claimed_at_once() {
 /// A database that was long away says nothing of how the shard is served now, or claimed the next time.
 #[test]
 fn a_claim_that_is_done_ends_the_row_of_those_that_failed() {
-    let mut fates = [Fate::ClaimFails; 12];
+    let mut fates = [Fate::FailsAfter(0); 12];
     fates[6] = Fate::LostAfter(0);
     let waits = waits(NodeId(1), &fates);
     assert_doubling(&waits[..6]);
@@ -453,14 +461,15 @@ fn assert_doubling(waits: &[u64]) {
 /// What becomes of a claim.
 #[derive(Clone, Copy)]
 enum Fate {
-    ClaimFails,
-    /// The shard is served for so many milliseconds.
+    /// It fails when it has taken so many milliseconds.
+    FailsAfter(u64),
+    /// It is done, and the shard is served for so many milliseconds.
     LostAfter(u64),
 }
 
 /// How long a node waits after each of its claims of its only shard has ended so, renewing meanwhile.
 fn waits(me: NodeId, fates: &[Fate]) -> Vec<u64> {
-    let mut machine = Ownerships::new(me, NODE_LEASE_MS);
+    let mut machine = Ownerships::new(me, NODE_LEASE_MS_MAX);
     let mut now = Timestamp(0);
     let mut actions = VecDeque::from(machine.on(now, Event::Time));
     let (mut fates, mut ended_at, mut epoch) = (fates.iter(), None, Epoch(1));
@@ -480,7 +489,10 @@ fn waits(me: NodeId, fates: &[Fate]) -> Vec<u64> {
                 waits.extend(ended_at.map(|at| now.since(at)));
                 let Some(fate) = fates.next() else { return waits };
                 let end = match *fate {
-                    Fate::ClaimFails => Event::ClaimFailed(shard),
+                    Fate::FailsAfter(took_ms) => {
+                        now = now.after(took_ms);
+                        Event::ClaimFailed(shard)
+                    }
                     Fate::LostAfter(served_ms) => {
                         epoch = Epoch(epoch.0 + 1);
                         actions.extend(machine.on(now, Event::Claimed { shard, epoch }));
