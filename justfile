@@ -99,6 +99,26 @@ upgrade OLD ROUNDS='1': (crash-in 'dev' ROUNDS 'upgrade ' + OLD)
 [private]
 chaos-briefly: (crash-in 'dev' '1' 'cluster')
 
+# Data that older binaries wrote, opened with this one: every token, key, commit and setting is answered as its clients expect
+old-data:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/old-data check target/debug/driftq e2e/old-data/*/
+
+# Write a new set NAME of old data with the driftq BINARY; sets are never rewritten
+old-data-make BINARY NAME:
+    cargo build --quiet -p driftq-e2e
+    target/debug/old-data make {{ BINARY }} e2e/old-data/{{ NAME }}
+
+# Promises that an attack once broke, all or those NAMED, against the real server
+repro *NAMES:
+    cargo build --quiet --profile sim -p driftq-cli -p driftq-e2e
+    target/sim/repro target/sim/driftq {{ NAMES }}
+
+# The same scenarios on a BINARY from before their fixes: each must see its promise broken
+repro-broken BINARY *NAMES:
+    cargo build --quiet --profile sim -p driftq-e2e
+    target/sim/repro {{ BINARY }} --expect-failures {{ NAMES }}
+
 # Three servers on three PostgreSQL under Patroni, FAILOVERS times: the primary is killed, cut off, switched, paused, killed after its standby; as root
 failover FAILOVERS='30': (crash-in 'sim' FAILOVERS 'failover')
 
@@ -174,6 +194,14 @@ bloat: (measure 'bloat')
 # What a server on PostgreSQL costs with more shards, topics, groups, messages, consumers, beside a plain one
 growth: (measure 'growth')
 
+# 5 000 sockets that send no request, at a server for 1 000: a client is served all the while
+edge: (measure 'edge')
+
+# A page of another origin in Debian's Chromium, and a rebound name, against a server on loopback without a key
+browser:
+    cargo build --quiet -p driftq-cli -p driftq-e2e
+    target/debug/chromium target/debug/driftq
+
 # Idle streams, slow clients, bad requests from SEED, web pages: nobody else notices
 hostile SEED='': (measure 'hostile' SEED)
 
@@ -201,7 +229,7 @@ instructions:
     cargo run --quiet --release -p driftq-sim --bin instructions
 
 # What .ci/run runs: everything above that fits into half an hour on two cores
-ci: check (stages 'contract sqlite' 'contract postgres-15' 'contract postgres-18' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'crash-briefly' 'chaos-briefly' 'failover-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
+ci: check (stages 'contract sqlite' 'contract postgres-15' 'contract postgres-18' 'schemathesis' 'readme' 'examples' 'keep-your-queue' 'old-data' 'crash-briefly' 'chaos-briefly' 'failover-briefly' 'fuzz 30' 'sim 300' 'bugs ' + quickest_bugs)
 
 # What the hook runs before a commit: quick, and never tests
 pre-commit: format typos tidy small-files

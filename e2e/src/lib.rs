@@ -1,6 +1,8 @@
 //! The real server, its workers and its database as processes of their own, and a place for their data.
 
+pub mod api;
 pub mod broker;
+pub mod clock;
 pub mod directory;
 pub mod netns;
 pub mod node;
@@ -8,4 +10,6 @@ pub mod patroni;
 pub mod postgres;
 pub mod processes;
 pub mod proxy;
+pub mod server;
+pub mod usage;
 pub mod worker;

@@ -4,7 +4,9 @@
 use std::fmt::Debug;
 
 use data_encoding::BASE64URL_NOPAD;
-use driftq_core::{EffectToken, LeaseToken, NotAToken, TOKEN_CHARS_MAX, Token, TokenKeys};
+use driftq_core::{
+    EffectToken, LeaseToken, NotAToken, TOKEN_CHARS_MAX, Token, TokenKeys, TokenKind, TokenVersion,
+};
 use driftq_fuzz::bounded;
 use libfuzzer_sys::fuzz_target;
 
@@ -20,22 +22,64 @@ fn check<T: Token + PartialEq + Debug>(input: &[u8]) {
     if let Ok(text) = std::str::from_utf8(input) {
         assert_eq!(keys.verify::<T>(text), Err(NotAToken), "forged");
     }
-    let mut bytes = vec![1, 1];
-    bytes.extend_from_slice(input);
-    let mac = blake3::keyed_hash(&KEY, &bytes);
-    bytes.extend_from_slice(mac.as_bytes());
-    let text = format!("{}{}", T::PREFIX, BASE64URL_NOPAD.encode(&bytes));
-    if let Ok(token) = keys.verify::<T>(&text) {
-        assert!(text.len() <= TOKEN_CHARS_MAX, "{} characters", text.len());
-        let minted = keys.mint(&token);
-        assert!(minted.len() <= text.len(), "it grew");
-        assert_eq!(keys.verify::<T>(&minted), Ok(token), "minted anew");
+    for version in [TokenVersion::V1, TokenVersion::V2] {
+        check_signed::<T>(&keys, version, input);
     }
-    let mut forged = text.into_bytes();
+}
+
+/// The input as the fields of a token, with a valid MAC of its kind and of the other one.
+fn check_signed<T: Token + PartialEq + Debug>(
+    keys: &TokenKeys,
+    version: TokenVersion,
+    input: &[u8],
+) {
+    let mut signed = vec![version as u8, 1];
+    signed.extend_from_slice(input);
+    let text = |bytes: &[u8], mac: &blake3::Hash| {
+        let bytes = [bytes, mac.as_bytes()].concat();
+        format!("{}{}", T::PREFIX, BASE64URL_NOPAD.encode(&bytes))
+    };
+    let mac = mac(version, T::KIND, &signed);
+    let own = text(&signed, &mac);
+    if let Ok(token) = keys.verify::<T>(&own) {
+        assert!(own.len() <= TOKEN_CHARS_MAX, "{} characters", own.len());
+        assert_eq!(keys.mint(version, &token), own, "minted anew");
+    }
+    let other = match T::KIND {
+        TokenKind::Lease => TokenKind::Effect,
+        TokenKind::Effect => TokenKind::Lease,
+    };
+    // A version 1 lease MAC covers the bytes alone: these are the bytes an effect MAC covers.
+    for tail in [&b""[..], EffectToken::PREFIX.as_bytes()] {
+        let extended = [&signed, tail].concat();
+        let foreign = self::mac(version, other, &signed);
+        if let Ok(token) = keys.verify::<T>(&text(&extended, &foreign)) {
+            assert_eq!(version, TokenVersion::V1, "a key per kind");
+            // Only bytes that are a whole token of this kind as well, which no storage mints as the other one.
+            assert_eq!(keys.mint(version, &token), text(&extended, &foreign), "read as another kind");
+        }
+    }
+    let mut forged = own.into_bytes();
     let at = mac.as_bytes()[0] as usize % forged.len();
     forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
     let forged = String::from_utf8(forged).expect("ASCII");
     assert_eq!(keys.verify::<T>(&forged), Err(NotAToken), "character {at} is another");
     let others = TokenKeys::new(1, [9; 32]);
     assert_eq!(others.verify::<T>(&forged), Err(NotAToken), "under another key");
+}
+
+/// As the server computes it, written again here.
+fn mac(version: TokenVersion, kind: TokenKind, bytes: &[u8]) -> blake3::Hash {
+    match (version, kind) {
+        (TokenVersion::V1, TokenKind::Lease) => blake3::keyed_hash(&KEY, bytes),
+        (TokenVersion::V1, TokenKind::Effect) => {
+            blake3::keyed_hash(&KEY, &[bytes, EffectToken::PREFIX.as_bytes()].concat())
+        }
+        (TokenVersion::V2, TokenKind::Lease) => {
+            blake3::keyed_hash(&blake3::derive_key("driftq lease token v2", &KEY), bytes)
+        }
+        (TokenVersion::V2, TokenKind::Effect) => {
+            blake3::keyed_hash(&blake3::derive_key("driftq effect token v2", &KEY), bytes)
+        }
+    }
 }

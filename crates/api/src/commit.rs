@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::effect::Finish;
+use crate::limits::{COMMIT_EFFECTS_MAX, COMMIT_MESSAGES_MAX, COMMIT_POINTERS_MAX};
 use crate::message::{Produce, Receipt};
 use crate::pointer::SetPointer;
 use crate::schema::{AnyJson, CommitSettle, CommittedStatus, LeaseToken, QueuedStatus, TopicName};
@@ -24,13 +25,13 @@ pub struct Commit {
     pub delay_ms: Option<u64>,
     #[serde(rename = "final")]
     pub is_final: Option<bool>,
-    #[serde(default, deserialize_with = "objects")]
+    #[serde(default, deserialize_with = "objects::<_, _, 0, COMMIT_EFFECTS_MAX>")]
     #[schema(max_items = 32)]
     pub effects: Vec<Finish>,
-    #[serde(default, deserialize_with = "objects")]
+    #[serde(default, deserialize_with = "objects::<_, _, 0, COMMIT_MESSAGES_MAX>")]
     #[schema(max_items = 100)]
     pub produce: Vec<Produce>,
-    #[serde(default, deserialize_with = "objects")]
+    #[serde(default, deserialize_with = "objects::<_, _, 0, COMMIT_POINTERS_MAX>")]
     #[schema(max_items = 100)]
     pub pointers: Vec<SetPointer>,
     #[schema(value_type = Option<AnyJson>)]

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Time;
+use crate::limits::{ITEMS_MAX, PURGE_IDS_MAX};
 use crate::message::{Envelope, Value, value_shape};
 use crate::schema::{
     DeadLetterState, DeathReason, GroupName, MessageId, PageCursor, RedrivenStatus, TopicName,
 };
-use crate::strict::{optional_integer, optional_object};
+use crate::strict::{optional_integer, optional_object, optional_texts};
 
 /// How a dead letter came to be.
 #[derive(Debug, Serialize, ToSchema)]
@@ -116,6 +117,7 @@ pub struct ErrorCount {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Redrive {
+    #[serde(default, deserialize_with = "optional_texts::<_, ITEMS_MAX>")]
     #[schema(value_type = Option<Vec<MessageId>>, min_items = 1, max_items = 1000)]
     pub ids: Option<Vec<String>>,
     #[serde(default, deserialize_with = "optional_object")]
@@ -168,6 +170,7 @@ pub struct Place {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Purge {
+    #[serde(default, deserialize_with = "optional_texts::<_, PURGE_IDS_MAX>")]
     #[schema(value_type = Option<Vec<MessageId>>)]
     pub ids: Option<Vec<String>>,
     #[serde(default, deserialize_with = "optional_object")]

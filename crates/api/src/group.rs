@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::Time;
 use crate::schema::{Blocked, DeletedStatus, GroupName, MovedStatus, PageCursor, TopicName};
-use crate::strict::{integer, object};
+use crate::strict::{integer, object, short};
 
 /// Where a group begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -94,6 +94,7 @@ pub struct AtOffset {
 #[serde(deny_unknown_fields)]
 pub struct Seek {
     /// Where to.
+    #[serde(deserialize_with = "short")]
     pub to: SeekTo,
     /// Only say what would happen.
     #[serde(default)]

@@ -14,6 +14,7 @@ pub mod error;
 pub mod explain;
 pub mod group;
 pub mod health;
+pub mod limits;
 pub mod message;
 pub mod peek;
 pub mod pointer;

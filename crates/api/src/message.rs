@@ -9,6 +9,7 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
 use crate::Time;
 use crate::group::{SeekEnd, Start};
+use crate::limits::ITEMS_MAX;
 use crate::schema::{
     Base64, EnvelopeText, GroupName, IdempotencyKey, LeaseToken, MessageId, MessageKey, Owner,
     ProducedStatus, Tenant, TopicName,
@@ -88,7 +89,7 @@ pub struct Produce {
 #[serde(deny_unknown_fields)]
 pub struct ProduceBatch {
     /// 1 to 1 000 of them.
-    #[serde(deserialize_with = "objects")]
+    #[serde(deserialize_with = "objects::<_, _, 1, ITEMS_MAX>")]
     #[schema(min_items = 1, max_items = 1000)]
     pub messages: Vec<Produce>,
 }

@@ -137,7 +137,7 @@ schemas! {
     HealthStatus = words(&["ok", "ready", "not_ready"]);
     /// Why no fresh message goes out of a partition.
     Blocked = words(&[
-        "paused", "no_consumers", "no_credit", "in_flight_limit", "max_open", "nothing_new", "loading",
+        "paused", "no_consumers", "no_credit", "in_flight_limit", "max_open", "nothing_new", "open_limit", "loading",
     ]);
     /// Why a message died.
     DeathReason = words(&["exhausted", "final", "deadline", "undeliverable"]);

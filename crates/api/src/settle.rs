@@ -5,6 +5,7 @@ use utoipa::openapi::{Object, Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::Time;
+use crate::limits::ITEMS_MAX;
 use crate::schema::{GroupName, LeaseToken, Owner, SettledStatus, TopicName};
 use crate::strict::{objects, optional_integer};
 
@@ -137,7 +138,7 @@ pub enum Op {
 #[serde(deny_unknown_fields)]
 pub struct SettleMany {
     /// 1 to 1 000 of them.
-    #[serde(deserialize_with = "objects")]
+    #[serde(deserialize_with = "objects::<_, _, 1, ITEMS_MAX>")]
     #[schema(value_type = Vec<SettleItem>, min_items = 1, max_items = 1000)]
     pub items: Vec<Settle>,
 }

@@ -1,13 +1,15 @@
-//! What a request is held to beyond its types: an object is written as one, and every integer is one that
-//! all clients can hold.
+//! What a request is held to beyond its types: an object is written as one, every integer is one that all clients can
+//! hold, and a list is read no further than one item past its bound.
 //!
-//! Derived code takes a list of values for an object as well: `["orders","","x"]` would be a message.
+//! Derived code takes a list of values for an object as well: `["orders","","x"]` would be a message. It also reads a
+//! list to its end before the length can be checked: 8 MiB of `{}` would be a gigabyte of items.
 
 use std::fmt;
 use std::marker::PhantomData;
 
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
 /// The greatest integer of a request: above it JSON clients read another number than was written.
 pub const INTEGER_MAX: u64 = (1 << 53) - 1;
@@ -51,13 +53,82 @@ where
     Ok(object.map(|object| object.0))
 }
 
-pub(crate) fn objects<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
+/// A list of `MIN` to `MAX` items.
+struct List<T, const MIN: usize, const MAX: usize>(Vec<T>);
+
+impl<'de, T, const MIN: usize, const MAX: usize> Deserialize<'de> for List<T, MIN, MAX>
+where
+    T: Deserialize<'de>,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(Items::<T, MIN, MAX>(PhantomData)).map(List)
+    }
+}
+
+/// Reads a [`List`].
+struct Items<T, const MIN: usize, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T, const MIN: usize, const MAX: usize> Visitor<'de> for Items<T, MIN, MAX>
+where
+    T: Deserialize<'de>,
+{
+    type Value = Vec<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a sequence")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<T>, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < MAX
+            && let Some(item) = seq.next_element()?
+        {
+            items.push(item);
+        }
+        // An item that is too many is read over and kept nowhere.
+        if items.len() < MIN || (items.len() == MAX && seq.next_element::<IgnoredAny>()?.is_some())
+        {
+            return Err(Error::custom(match MIN {
+                0 => format!("are at most {MAX}"),
+                _ => format!("{MIN} to {MAX} are possible"),
+            }));
+        }
+        Ok(items)
+    }
+}
+
+pub(crate) fn objects<'de, D, T, const MIN: usize, const MAX: usize>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    let objects = Vec::<Object<T>>::deserialize(deserializer)?;
+    let List(objects) = List::<Object<T>, MIN, MAX>::deserialize(deserializer)?;
     Ok(objects.into_iter().map(|object| object.0).collect())
+}
+
+/// One text at least, where the list is not absent.
+pub(crate) fn optional_texts<'de, D, const MAX: usize>(
+    deserializer: D,
+) -> Result<Option<Vec<String>>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let texts = Option::<List<String, 1, MAX>>::deserialize(deserializer)?;
+    Ok(texts.map(|texts| texts.0))
+}
+
+/// A value that is tried as several types, for which a copy of all of it is made: a long one is none of them.
+pub(crate) fn short<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: for<'a> Deserialize<'a>,
+{
+    const BYTES_MAX: usize = 1_024;
+    let text = Box::<RawValue>::deserialize(deserializer)?;
+    let text = if text.get().len() > BYTES_MAX { "null" } else { text.get() };
+    serde_json::from_str(text).map_err(Error::custom)
 }
 
 pub(crate) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -83,8 +154,11 @@ where
 
 #[cfg(test)]
 mod tests {
+    use crate::commit::Commit;
+    use crate::dlq::{Purge, Redrive};
+    use crate::limits::ITEMS_MAX;
     use crate::message::{Produce, ProduceBatch};
-    use crate::settle::Settle;
+    use crate::settle::{Settle, SettleMany};
     use crate::{Object, group, strict};
 
     fn reads<T: serde::de::DeserializeOwned>(text: &str) -> bool {
@@ -103,6 +177,64 @@ mod tests {
         assert!(reads::<group::Seek>(r#"{"to":{"time":"2027-01-15T08:00:00Z"}}"#));
         assert!(!reads::<group::Seek>(r#"{"to":["2027-01-15T08:00:00Z"]}"#));
         assert!(!reads::<group::Seek>(r#"{"to":[0,5]}"#));
+    }
+
+    /// A request with far too many items.
+    fn list(field: &str, item: &str) -> String {
+        format!(r#"{{"{field}":[{}]}}"#, vec![item; 200_000].join(","))
+    }
+
+    /// How far a list with far too many items is read, and what is wrong with it.
+    fn read<T: serde::de::DeserializeOwned + std::fmt::Debug>(text: &str) -> (usize, String) {
+        let mut rest = text.as_bytes();
+        let refused = serde_json::from_reader::<_, T>(&mut rest).expect_err("it is too long");
+        (text.len() - rest.len(), refused.to_string())
+    }
+
+    #[test]
+    fn a_list_is_read_no_further_than_one_past_its_bound() {
+        let (message, id) = (r#"{"topic":""}"#, r#""""#);
+        let (items, messages, ids) =
+            (list("items", "{}"), list("messages", message), list("ids", id));
+        let finish = r#"{"token":"","status":"done"}"#;
+        let pointer = r#"{"dataset":"","version":"","partition_key":"","location":""}"#;
+        let rows = [
+            (read::<SettleMany>(&items), 1_000, "{}", "1 to 1000 are possible"),
+            (read::<ProduceBatch>(&messages), 1_000, message, "1 to 1000 are possible"),
+            (read::<Redrive>(&ids), 1_000, id, "1 to 1000 are possible"),
+            (read::<Purge>(&ids), 100_000, id, "1 to 100000 are possible"),
+            (read::<Commit>(&list("effects", finish)), 32, finish, "are at most 32"),
+            (read::<Commit>(&list("produce", message)), 100, message, "are at most 100"),
+            (read::<Commit>(&list("pointers", pointer)), 100, pointer, "are at most 100"),
+        ];
+        for ((bytes, refused), max, item, says) in rows {
+            let most = 64 + (max + 2) * (item.len() + 1);
+            assert!(bytes < most, "{bytes} bytes are read of at most {max} items");
+            assert!(refused.starts_with(says), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_list_may_have_as_many_as_its_bound() {
+        assert!(reads::<ProduceBatch>(&format!(
+            r#"{{"messages":[{}]}}"#,
+            vec![r#"{"topic":""}"#; ITEMS_MAX].join(",")
+        )));
+        assert!(reads::<Redrive>(&format!(
+            r#"{{"ids":[{}]}}"#,
+            vec![r#""""#; ITEMS_MAX].join(",")
+        )));
+        assert!(reads::<Redrive>(r#"{"ids":null}"#));
+        assert!(!reads::<Redrive>(r#"{"ids":[]}"#));
+        assert!(!reads::<SettleMany>(r#"{"items":[]}"#));
+        assert!(reads::<Commit>(r#"{"token":"lt_","effects":[]}"#));
+    }
+
+    #[test]
+    fn a_long_place_is_none() {
+        let long = format!(r#"{{"to":[{}]}}"#, vec!["0"; 1_000].join(","));
+        let refused = serde_json::from_str::<group::Seek>(&long).expect_err("it is too long");
+        assert!(refused.to_string().starts_with(r#"must be "earliest""#), "{refused}");
     }
 
     #[test]

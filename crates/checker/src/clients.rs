@@ -70,7 +70,7 @@ impl Judge<'_, '_> {
                 fate.is_delivered = true;
                 self.read_since[places.cursors.key(cursor).0].get_or_insert(moment.seq);
             } else if let Seen::Answered(call) = moment.seen
-                && let Ask::CreateGroup(reader) = self.story.calls[call].ask
+                && let Ask::CreateGroup(reader, _) = self.story.calls[call].ask
                 && self.story.calls[call].outcome.is_done()
             {
                 self.read_since[reader].get_or_insert(moment.seq);
@@ -118,7 +118,16 @@ impl Judge<'_, '_> {
                 }
             }
             Ask::Redrive(_) => self.has_redrives = true,
-            Ask::CreateGroup(_)
+            Ask::SeekAll(reader, _) => {
+                self.is_reader_disturbed[reader] = true;
+                places.cursors_of(reader).for_each(|cursor| self.is_disturbed[cursor] = true);
+            }
+            Ask::CreateGroup(..)
+            | Ask::Purge { .. }
+            | Ask::Inspect(_)
+            | Ask::ReadPointer { .. }
+            | Ask::Settings(_)
+            | Ask::Outdated
             | Ask::Begin { .. }
             | Ask::Finish { .. }
             | Ask::ExtendEffect { .. }

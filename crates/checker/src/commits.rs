@@ -29,7 +29,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(call),
             Seen::Committed(batch) => judge.batch(&story.batches[batch]),
-            Seen::Delivered { .. } => {}
+            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
 }
@@ -162,8 +162,12 @@ impl<'a> Judge<'_, 'a> {
     /// Everything that a commit asks for is in the batch that commits it.
     fn is_whole(&mut self, seq: u64, commit: CommitId, shown: &Shown) {
         let (attempt, verb) = (self.attempt_of(commit), self.story.commits[commit].settle.verb);
+        let places = &self.story.places;
+        let topic = places.names.key(places.topic_of(places.cursor_of(attempt.0)));
         let is_end = |how: &How| match (verb, how) {
             (Verb::Ack, How::Acked) | (Verb::Final, How::Dead { asked: true }) => true,
+            // There is no dead letter of a dead letter.
+            (Verb::Final, How::Nacked { .. }) => topic.starts_with("dlq."),
             (Verb::Nack { .. }, how) => {
                 matches!(how, How::Nacked { .. } | How::Dead { asked: false })
             }
@@ -197,6 +201,8 @@ impl<'a> Judge<'_, 'a> {
                 let invariant = if repeated { I17 } else { I12 };
                 self.told_where(invariant, answered, commit, produced);
             }
+            // Its attempt may have been granted, and committed, anew after the restore.
+            Outcome::Refused { .. } if self.story.commits[commit].is_outdated => {}
             Outcome::Refused { code, .. } => {
                 let Some(done) = done.filter(|done| done.asked == asked) else { return };
                 // In one batch a refusal may have come first.
@@ -211,6 +217,10 @@ impl<'a> Judge<'_, 'a> {
             | Outcome::Produced { .. }
             | Outcome::Redriven { .. }
             | Outcome::Began { .. }
+            | Outcome::Purged { .. }
+            | Outcome::Inspected(_)
+            | Outcome::Pointer(_)
+            | Outcome::Settings(_)
             | Outcome::Done => {}
         }
     }

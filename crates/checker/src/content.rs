@@ -38,6 +38,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
                     }
                 }
             }
+            Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
     for letter in &story.dead_letters {
@@ -89,7 +90,13 @@ impl<'a> Judge<'_, 'a> {
                 }
             }
             Ask::Settle(_)
-            | Ask::CreateGroup(_)
+            | Ask::CreateGroup(..)
+            | Ask::SeekAll(..)
+            | Ask::Purge { .. }
+            | Ask::Inspect(_)
+            | Ask::ReadPointer { .. }
+            | Ask::Settings(_)
+            | Ask::Outdated
             | Ask::DeleteGroup(_)
             | Ask::DeleteTopic(_)
             | Ask::Seek(_)

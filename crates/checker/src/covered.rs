@@ -5,10 +5,10 @@
 //! give up, for something that may never have happened.
 
 use crate::history::How;
-use crate::ids::{CallId, Column, EntryId, IdentityId};
-use crate::invariant::Invariant::I34;
+use crate::ids::{CallId, Column, EntryId, IdentityId, NameId};
+use crate::invariant::Invariant::{I5, I34};
 use crate::report::Findings;
-use crate::story::{Ask, Outcome, Seen, Step, Story};
+use crate::story::{Ask, Outcome, Seen, Send, Step, Story};
 
 /// Judges refusals, where commits are seen.
 pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
@@ -20,6 +20,8 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         findings,
         entries: story.places.entries.column(Committed::default()),
         keys: story.places.identities.column(false),
+        stored: story.places.identities.column(false),
+        senders: story.places.identities.column(Vec::new()),
     };
     for moment in &story.moments {
         match moment.seen {
@@ -33,7 +35,8 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
                     judge.refused(moment.seq, call, code, state);
                 }
             }
-            Seen::Invoked(_) | Seen::Delivered { .. } => {}
+            Seen::Invoked(call) => judge.invoked(call),
+            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
 }
@@ -51,10 +54,44 @@ struct Judge<'s, 'a> {
     story: &'s Story<'a>,
     findings: &'s mut Findings,
     entries: Column<EntryId, Committed>,
+    /// Keys that a message has or had, or that are pinned to another shard.
     keys: Column<IdentityId, bool>,
+    /// Keys that a message has or had.
+    stored: Column<IdentityId, bool>,
+    /// Calls that sent a message under each key, with its body and the topic that it names.
+    senders: Column<IdentityId, Vec<(CallId, u64, Option<NameId>)>>,
 }
 
 impl Judge<'_, '_> {
+    fn invoked(&mut self, call: CallId) {
+        let commit = if let Ask::Commit(commit) = self.story.calls[call].ask {
+            &self.story.commits[commit].produce[..]
+        } else {
+            &[]
+        };
+        let send =
+            if let Ask::Produce(send) = self.story.calls[call].ask { Some(send) } else { None };
+        for send in commit.iter().copied().chain(send) {
+            if let Some(identity) = send.identity {
+                self.senders[identity].push((call, send.content.body, send.target));
+            }
+        }
+    }
+
+    /// Every other message that was sent under a key was rejected before `call` was sent. One that named another topic
+    /// is a rival even so: the key stays with the topic it was first sent to.
+    fn has_no_rival(&self, call: CallId, identity: IdentityId, send: Send<'_>) -> bool {
+        let asked = self.story.calls[call].invoked;
+        let body = send.content.body;
+        let mut rivals = self.senders[identity].iter().filter(|(_, other, _)| *other != body);
+        rivals.all(|(rival, _, target)| {
+            let rival = &self.story.calls[*rival];
+            let is_rejected =
+                matches!(rival.outcome, Outcome::Refused { code, .. } if code != "UNAVAILABLE");
+            is_rejected && rival.answered < asked && *target == send.target
+        })
+    }
+
     fn step(&mut self, step: &Step<'_>) {
         if let Step::Granted { entry, granted } = *step {
             let known = &mut self.entries[entry];
@@ -62,7 +99,8 @@ impl Judge<'_, '_> {
         } else if let Step::Ended { entry, how, .. } = *step {
             let known = &mut self.entries[entry];
             match how {
-                How::Acked => known.is_acked = true,
+                // A late ack of a deleted dead letter is told that it is settled.
+                How::Acked | How::Purged => known.is_acked = true,
                 How::Dead { .. } => known.is_dead = true,
                 How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => {
                     known.is_waiting = true;
@@ -74,6 +112,7 @@ impl Judge<'_, '_> {
             && let Some((identity, _)) = put.identity
         {
             self.keys[identity] = true;
+            self.stored[identity] = true;
         } else if let Step::Pinned { identity, .. } = *step {
             self.keys[identity] = true;
         }
@@ -86,6 +125,18 @@ impl Judge<'_, '_> {
         {
             let says = format_args!("a key is said to be another message's, and none is stored");
             self.findings.add(I34, seq, says);
+        }
+        if let Ask::Produce(send) = self.story.calls[call].ask
+            && code == "CONFLICT"
+            && let Some(identity) = send.identity
+            && self.keys[identity]
+            && !self.stored[identity]
+            && self.has_no_rival(call, identity, send)
+        {
+            let key = self.story.places.identity_text(identity);
+            let says =
+                format_args!("key {key} is a conflict, and every other message was rejected");
+            self.findings.add(I5, seq, says);
         }
         let Some(settle) = self.story.settled_by(call) else { return };
         if settle.by_owner {

@@ -14,9 +14,13 @@
 //!    only what clients saw is judged.
 //! 5. `topic` names one life of a topic: a harness that creates a topic again gives it another name.
 
+mod operator;
+
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+
+pub use operator::{Pointer, Settings, Shown, ShownState, Start};
 
 /// A topic, group, consumer or key.
 pub type Name = Arc<str>;
@@ -61,6 +65,21 @@ pub enum What {
     Stopped { node: u64, until: u64 },
     /// A node decided a batch, whatever became of it.
     Decided { node: u64, shard: u32, epoch: u64, batch: u64 },
+    /// A node found rows missing, or other than they were written, and cannot serve the shard.
+    Damaged { shard: u32, why: Name },
+    /// How many messages of a shard may be leased or waiting at a time. No group takes more than half of what
+    /// the others leave.
+    Limits { open_max: u64 },
+    /// A delivery was written to the connection of its consumer.
+    Written { lease: Lease },
+    /// The connection of a consumer ended.
+    Left { consumer: u64 },
+    /// The storage was replaced by a backup that was taken at `to`, a `seq`. Nothing of what was committed
+    /// in between exists any more, and nothing issued in between is valid.
+    Restored { to: u64 },
+    /// Rows that belong to no topic and no generation that exists, and that no garbage row lists. Counted
+    /// at the end of the run.
+    Leaked { shard: u32, rows: u64, example: Name },
     /// A node showed the counters of a group, as of `batch` where the harness knows it.
     Counted { batch: Option<u64>, counters: Counters },
     /// A fault was injected (`fault` such as `crash`, `point` such as `committing`).
@@ -84,6 +103,8 @@ pub enum Op {
     Settle { lease: Lease, verb: Verb, by_owner: bool },
     /// Make a group that starts at the first (`false`) or behind the last message (`true`).
     CreateGroup { topic: Name, group: Name, latest: bool },
+    /// Create a group that starts at the first message stored at or after this time (authority clock).
+    CreateGroupAt { topic: Name, group: Name, since: u64 },
     /// Remove a group.
     DeleteGroup { topic: Name, group: Name },
     /// Remove a topic with its groups.
@@ -92,6 +113,20 @@ pub enum Op {
     Pause { topic: Name, group: Name, paused: bool },
     /// Move the cursor of one partition.
     Seek { topic: Name, group: Name, partition: u32, offset: u64 },
+    /// Move the cursors of all partitions.
+    SeekAll { topic: Name, group: Name, to: Start },
+    /// Change the settings of a topic.
+    Patch { topic: Name },
+    /// Delete dead letters, or (`dry_run`) only count them.
+    Purge { topic: Name, ids: Vec<Name>, dry_run: bool },
+    /// Ask where messages of a partition are in each group.
+    Inspect { topic: Name, partition: u32 },
+    /// Ask where a pointer of a topic leads.
+    ReadPointer { topic: Name, name: Name },
+    /// Present a lease that was issued before the storage was restored.
+    Outdated,
+    /// Commit under such a lease. If the backup has the commit, it is answered as it was.
+    OutdatedCommit(Box<Commit>),
     /// Bring a dead letter back. `id` is the dead letter's.
     Redrive { topic: Name, id: Name },
     /// Ask for the right to execute an effect.
@@ -119,6 +154,9 @@ pub struct Commit {
     pub finishes: Vec<Finish>,
     /// What follows. Each body belongs to one attempt: only a repeat says it again.
     pub produce: Vec<Produce>,
+    /// Pointers to be set.
+    #[serde(default)]
+    pub pointers: Vec<Pointer>,
 }
 
 /// How an execution ended, as its holder says.
@@ -139,6 +177,9 @@ pub struct Produce {
     pub message: Content,
     /// The idempotency key.
     pub idem: Option<Name>,
+    /// The topic that the message names as its own, if it names one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<Name>,
     /// Length of key and value.
     pub size: u64,
 }
@@ -181,6 +222,14 @@ pub enum Reply {
     Produced { id: Name, topic: Option<Name>, partition: u32, offset: u64, deduplicated: bool },
     /// Settled or renewed.
     Settled,
+    /// So many dead letters were deleted, or would be.
+    Purged { count: u64 },
+    /// Where messages are in their groups.
+    Inspected(Vec<Shown>),
+    /// Where a pointer leads.
+    Pointer { location: Name },
+    /// The settings of a topic, as text.
+    Topic { settings: Name },
     /// The dead letter is on its way again, now or (`already`) before, as message `new`.
     Redriven { new: Name, already: bool },
     /// What the caller is to do with the effect that is shown. `outcome` is that of a decision that has
@@ -236,6 +285,18 @@ pub enum Fact {
     Pinned { topic: Name, tenant: Name, idem: Name, until: u64 },
     /// A group exists; one entry per partition: (generation, first offset it reads).
     GroupMade { topic: Name, group: Name, cursors: Vec<(u64, u64)> },
+    /// A topic has these settings from now on.
+    Set(Box<Settings>),
+    /// A group is given no new leases, until then if that is known.
+    Paused { topic: Name, group: Name, until: Option<u64> },
+    /// A group is given leases again.
+    Resumed { topic: Name, group: Name },
+    /// A consumer takes part in a group.
+    Joined { consumer: u64, topic: Name, group: Name },
+    /// A dead letter was deleted.
+    Dropped { id: Name },
+    /// A pointer of a topic was set.
+    Pointed { topic: Name, name: Name, location: Name },
     /// A group is gone.
     GroupGone { topic: Name, group: Name },
     /// A topic is gone, with its groups.
@@ -301,6 +362,9 @@ pub struct Stored {
     pub deadline: Option<u64>,
     /// The retry policy in force for it.
     pub retry: Retry,
+    /// The policy is that of its topic, and changes with it.
+    #[serde(default)]
+    pub follows_topic: bool,
     /// A dead letter: a message of a `dlq.` topic.
     pub dead_letter: bool,
 }
@@ -348,6 +412,8 @@ pub enum How {
     Returned { due: u64 },
     /// Dead in this commit; a `Died` fact says why. `asked`: by a final nack.
     Dead { asked: bool },
+    /// A dead letter that was deleted while a group had it.
+    Purged,
 }
 
 /// What a node says of one partition of a group.
@@ -371,6 +437,9 @@ pub struct Counters {
     pub waiting: u64,
     /// Not settled.
     pub backlog: u64,
+    /// Why no fresh message is delivered, if the node says so.
+    #[serde(default)]
+    pub blocked: Option<Name>,
 }
 
 /// A dead letter as read at the end.

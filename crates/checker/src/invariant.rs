@@ -5,7 +5,7 @@ use std::fmt;
 /// A promise that a history can be seen to keep or break.
 ///
 /// The numbers are those of the project's list of invariants; the ones left out need a standby,
-/// a sink of effects, quotas or credentials. I55 is new: the list knew no commits.
+/// a sink of effects, quotas or credentials. I55 and those after it are new.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
     /// No loss: what was answered as produced is stored, what is sent to another shard is kept until it has
@@ -109,18 +109,29 @@ pub enum Invariant {
     I51,
     /// Conservation: counters say what was committed.
     I52,
-    /// All or nothing: the end of a delivery, the outcomes and the messages of its commit are one batch.
+    /// All or nothing: the end of a delivery, the outcomes, the messages and the pointers of its commit are
+    /// one batch.
     I55,
+    /// Readable: a node finds the rows that were written, and nothing is left of what was deleted.
+    I56,
+    /// Restore: what was issued before a restore and is not in the backup is never accepted.
+    I57,
+    /// True answers: what an operator is shown was committed.
+    I58,
+    /// Pause: a paused group is given nothing.
+    I59,
+    /// Fair attempts: a message that dies as exhausted was shown to a consumer at every attempt that counted.
+    I60,
 }
 
 impl Invariant {
     /// Every promise this crate knows, in order.
-    pub const ALL: [Invariant; 44] = {
+    pub const ALL: [Invariant; 49] = {
         use Invariant::*;
         [
             I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15, I16, I17, I18, I19,
             I20, I21, I22, I23, I25, I27, I28, I29, I31, I32, I33, I34, I35, I37, I38, I39, I40,
-            I42, I43, I45, I49, I50, I51, I52, I55,
+            I42, I43, I45, I49, I50, I51, I52, I55, I56, I57, I58, I59, I60,
         ]
     };
 }

@@ -9,6 +9,7 @@
 //! Each module is a judge of its own and knows nothing of the others; they share the `story`, in
 //! which every name has become a number.
 
+mod attempts;
 mod clients;
 mod commits;
 mod content;
@@ -24,10 +25,13 @@ mod model;
 mod order;
 mod outbox;
 mod owners;
+mod pointers;
 mod reading;
 mod redrive;
 mod report;
+mod restore;
 mod settles;
+mod storage;
 mod story;
 
 use history::Event;
@@ -39,24 +43,47 @@ use story::Story;
 
 /// Judges a history.
 pub fn check(events: &[Event]) -> Report {
-    let story = Story::of(events);
     let mut findings = Findings::default();
-    content::judge(&story, &mut findings);
-    order::judge(&story, &mut findings);
-    deliveries::judge(&story, &mut findings);
-    settles::judge(&story, &mut findings);
-    covered::judge(&story, &mut findings);
-    dedupe::judge(&story, &mut findings);
-    redrive::judge(&story, &mut findings);
-    ledger::judge(&story, &mut findings);
-    commits::judge(&story, &mut findings);
-    outbox::judge(&story, &mut findings);
-    counters::judge(&story, &mut findings);
+    // Epochs grow over a restore as well.
     owners::judge(events, &mut findings);
-    if story.has_facts() {
-        model::judge(&story, &mut findings);
-    } else {
-        clients::judge(&story, &mut findings);
+    storage::judge(events, &mut findings);
+    let mut counts = Counts::default();
+    match restore::split(events) {
+        Some([before, after]) => {
+            judge(&Story::of(&before), &mut findings);
+            let story = Story::of(&after);
+            judge(&story, &mut findings);
+            counts.clone_from(&story.counts);
+        }
+        None => {
+            let story = Story::of(events);
+            judge(&story, &mut findings);
+            counts.clone_from(&story.counts);
+        }
     }
-    findings.into_report(story.counts)
+    counts.events = events.len() as u64;
+    findings.into_report(counts)
+}
+
+/// Everything that is judged by the order of what was seen.
+fn judge(story: &Story<'_>, findings: &mut Findings) {
+    content::judge(story, findings);
+    order::judge(story, findings);
+    deliveries::judge(story, findings);
+    settles::judge(story, findings);
+    covered::judge(story, findings);
+    dedupe::judge(story, findings);
+    redrive::judge(story, findings);
+    ledger::judge(story, findings);
+    commits::judge(story, findings);
+    outbox::judge(story, findings);
+    counters::judge(story, findings);
+    pointers::judge(story, findings);
+    attempts::judge(story, findings);
+    storage::judge_outdated(story, findings);
+    if story.has_facts() {
+        model::judge(story, findings);
+    } else {
+        clients::judge(story, findings);
+    }
 }

@@ -24,6 +24,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         stored: FastSet::default(),
         came_back: FastMap::default(),
         topics_gone: story.places.names.column(false),
+        dropped: FastSet::default(),
     };
     for moment in &story.moments {
         match moment.seen {
@@ -35,7 +36,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
                 }
             }
             Seen::Committed(batch) => judge.batch(&story.batches[batch]),
-            Seen::Answered(_) | Seen::Delivered { .. } => {}
+            Seen::Answered(_) | Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
     judge.letters();
@@ -60,6 +61,8 @@ struct Judge<'s, 'a> {
     /// Dead letters of messages that were turned away: (body, batch).
     came_back: FastMap<LabelId, (u64, u64)>,
     topics_gone: Column<NameId, bool>,
+    /// Dead letters that were deleted.
+    dropped: FastSet<LabelId>,
 }
 
 /// What has gone one way.
@@ -98,6 +101,8 @@ impl<'a> Judge<'_, 'a> {
                 self.ways.entry((from, shard)).or_default().turned_away.insert(number);
             } else if let Step::TopicGone { topic } = *step {
                 self.topics_gone[topic] = true;
+            } else if let Step::Dropped { id } = *step {
+                self.dropped.insert(id);
             }
         }
         for step in steps {
@@ -281,7 +286,7 @@ impl<'a> Judge<'_, 'a> {
         for (id, (body, _)) in &self.came_back {
             let sender = self.last_way(*body).and_then(|going| self.sender(&going));
             let is_gone = sender.is_some_and(|topic| self.topics_gone[topic]);
-            if !read.contains(id) && !is_gone {
+            if !read.contains(id) && !is_gone && !self.dropped.contains(id) {
                 let name = self.story.places.labels.key(*id);
                 self.findings.add(I20, ended, format_args!("{name} came back and is not there"));
             }
@@ -297,9 +302,17 @@ impl<'a> Judge<'_, 'a> {
         let send = send_of(commit, body);
         let is_from_there = match is_onward {
             true => send.is_some_and(|send| places.names.key(send.topic) == &*letter.topic),
-            false => told.at == places.position_of(entry),
+            false => {
+                let (lane, offset) = places.positions.key(places.position_of(entry));
+                let (topic, partition) = places.lanes.key(lane);
+                // What the reader of a dead letter sends comes back to the topic of that letter.
+                let topic = places.names.key(topic);
+                let topic = topic.strip_prefix("dlq.").unwrap_or(topic);
+                (&*letter.topic, letter.partition, letter.offset) == (topic, partition, offset)
+            }
         };
-        let is_of_its_group = told.cursor == places.cursor_of(entry) || letter.group.is_empty();
+        let group = places.names.key(places.group_of(places.cursor_of(entry)));
+        let is_of_its_group = *letter.group == *group || letter.group.is_empty();
         let is_so = is_from_there
             && is_of_its_group
             && letter.attempts == 0

@@ -35,6 +35,12 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
             | What::Unknown { .. }
             | What::Delivered(_)
             | What::Counted { .. }
+            | What::Damaged { .. }
+            | What::Leaked { .. }
+            | What::Limits { .. }
+            | What::Written { .. }
+            | What::Left { .. }
+            | What::Restored { .. }
             | What::Fault { .. }
             | What::Healed
             | What::DeadLetter(_)

@@ -1,7 +1,7 @@
-//! Dead letters that are sent again: I23.
+//! Dead letters that are sent again: I23, and of I57 that no other one is sent for them.
 
 use crate::ids::{Column, FastMap, LabelId, NameId};
-use crate::invariant::Invariant::I23;
+use crate::invariant::Invariant::{I23, I57};
 use crate::report::Findings;
 use crate::story::{Ask, Batch, Outcome, Put, Step, Story};
 
@@ -112,7 +112,12 @@ impl<'a> Judge<'_, 'a> {
             if !self.story.has_facts() {
                 self.sent_as[id].get_or_insert(new);
             }
-            if self.sent_as[id] != Some(new) {
+            if self.sent_as[id] != Some(new) && self.story.has_facts() && self.message(id).is_none()
+            {
+                // An id that this storage never gave out, or that a restore has taken back.
+                let says = format_args!("{} is sent again, and is no dead letter here", name(id));
+                self.findings.add(I57, seq, says);
+            } else if self.sent_as[id] != Some(new) {
                 self.says(seq, format_args!("{} was not sent again as {}", name(id), name(new)));
             }
             if !already && std::mem::replace(&mut is_answered[id], true) {

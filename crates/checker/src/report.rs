@@ -91,6 +91,10 @@ pub struct Counts {
     pub died: u64,
     /// Dead letters that were sent again.
     pub redriven: u64,
+    /// Dead letters that were deleted.
+    pub dropped: u64,
+    /// Pointers that were set.
+    pub pointed: u64,
     /// Cursors that were moved.
     pub moved: u64,
     /// Changes of effects.

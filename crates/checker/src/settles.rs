@@ -27,6 +27,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
                     judge.shown(moment.seq, entry, delivery.lease.attempt);
                 }
             }
+            Seen::Written { .. } | Seen::Left(_) => {}
             Seen::Committed(batch) => {
                 for step in story.steps_of(&story.batches[batch]) {
                     judge.step(moment.seq, step);
@@ -64,7 +65,8 @@ impl Judge<'_, '_> {
         let places = &self.story.places;
         if let Step::Granted { entry, granted } = *step {
             self.shown(seq, entry, granted.lease.attempt);
-        } else if let Step::Ended { entry, attempt, how: How::Acked } = *step {
+        } else if let Step::Ended { entry, attempt, how: How::Acked | How::Purged } = *step {
+            // A late ack of a deleted dead letter finds a settled message.
             self.entries[entry].acked = attempt;
         } else if let Step::Opened { life, .. } = *step {
             let (cursor, generation) = places.lives.key(life);

@@ -1,9 +1,12 @@
 //! `driftq explain`: why is it where it is?
 
+use std::borrow::Cow;
+
 use clap::Args;
 use serde_json::Value;
 
 use crate::client::Remote;
+use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::output;
 
@@ -30,7 +33,7 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let answer = remote.client()?.get("explain", &self.query()?).await?;
-        let says = match text(&answer["what"]) {
+        let says = match &*text(&answer["what"]) {
             "group" => of_group(&answer),
             "effect" => of_effect(&answer),
             _ => of_message(&answer),
@@ -70,8 +73,9 @@ impl Explain {
     }
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+/// A text in one line: what others wrote looks like no line of ours.
+fn text(value: &Value) -> Cow<'_, str> {
+    escaped(value.as_str().unwrap_or_default())
 }
 
 fn of_group(answer: &Value) -> String {
@@ -92,7 +96,8 @@ fn of_message(answer: &Value) -> String {
     let groups = answer["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
     for group in groups {
         lines.push(format!("{}: {}", text(&group["group"]), text(&group["says"])));
-        if let Some(error) = group["last_error"].as_str().filter(|error| !error.is_empty()) {
+        let error = text(&group["last_error"]);
+        if !error.is_empty() {
             lines.push(format!("  last error: {error}"));
         }
         for effect in group["effects"].as_array().into_iter().flatten() {
@@ -108,8 +113,11 @@ fn of_message(answer: &Value) -> String {
     }
     for event in answer["history"].as_array().into_iter().flatten() {
         let [at, group, what] = ["at", "group", "event"].map(|field| text(&event[field]));
-        let owner = event["owner"].as_str().map_or(String::new(), |owner| format!(" to {owner}"));
-        let error = event["error"].as_str().map_or(String::new(), |error| format!(": {error}"));
+        let also = |field: &str, before: &str| match text(&event[field]) {
+            said if said.is_empty() => String::new(),
+            said => format!("{before}{said}"),
+        };
+        let (owner, error) = (also("owner", " to "), also("error", ": "));
         lines.push(format!("  {at} {group} {what}, attempt {}{owner}{error}", event["attempt"]));
     }
     lines.join("\n")

@@ -6,6 +6,7 @@ mod config;
 mod dev;
 mod dlq;
 mod effect;
+mod escape;
 mod explain;
 mod export;
 mod failure;

@@ -1,5 +1,6 @@
 //! Answers for people as tables, for programs as JSON. Data goes to standard output, talk to standard
-//! error; nothing else in this program prints.
+//! error; nothing else in this program prints. What people see has control characters escaped: keys, owners and
+//! errors are texts of others.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -11,6 +12,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use crate::answer::Shown;
+use crate::escape::{escaped, escaped_lines};
 
 /// How to show answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -42,7 +44,7 @@ pub(crate) fn line(text: impl Display) {
 /// One line for whoever looks on.
 pub(crate) fn talk(text: impl Display) {
     // There is nobody left to tell that nobody listens.
-    let _unheard = writeln!(io::stderr(), "{text}");
+    let _unheard = writeln!(io::stderr(), "{}", escaped_lines(&text.to_string()));
 }
 
 /// How far it got, for people who look on: it shows itself on a terminal only, and leaves nothing behind.
@@ -95,7 +97,7 @@ pub(crate) fn one(format: Format, answer: &impl Shown, fields: &[Column]) {
 /// A sentence for people; the answer for programs.
 pub(crate) fn said(format: Format, answer: &impl Shown, sentence: &str) {
     match format {
-        Format::Table => line(sentence),
+        Format::Table => line(escaped_lines(sentence)),
         Format::Json => line(answer.whole()),
         Format::Ndjson => line(answer.line()),
     }
@@ -121,17 +123,17 @@ fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => escaped(text).into_owned(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join(", "),
         Value::Object(fields) => {
             // In the form in which `driftq topic set` takes it.
             let line = |(name, value): (&String, &Value)| match value {
-                Value::String(text) => format!("{name}={text}"),
+                Value::String(text) => escaped(&format!("{name}={text}")).into_owned(),
                 Value::Null
                 | Value::Bool(_)
                 | Value::Number(_)
                 | Value::Array(_)
-                | Value::Object(_) => format!("{name}={value}"),
+                | Value::Object(_) => escaped(&format!("{name}={value}")).into_owned(),
             };
             fields.iter().map(line).collect::<Vec<_>>().join("\n")
         }

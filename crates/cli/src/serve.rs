@@ -4,6 +4,7 @@ use clap::Args;
 use driftq_server::Server;
 
 use crate::config::{Flags, Level, LogFormat, effective};
+use crate::escape::OneLine;
 use crate::output;
 
 /// Run a server
@@ -63,7 +64,7 @@ fn log_to_stderr(level: Level, format: LogFormat) {
     let filter = tracing_subscriber::EnvFilter::new(format!("{theirs},driftq={ours}"));
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| OneLine(std::io::stderr()))
         .with_target(false);
     match format {
         LogFormat::Text => log.init(),

@@ -7,6 +7,7 @@ use driftq_server::offline::{self, Inspected, ShardId};
 use serde_json::{Value, json};
 
 use crate::client::Remote;
+use crate::escape::escaped;
 use crate::node;
 use crate::output::{self, Format};
 
@@ -147,7 +148,7 @@ fn dump(
 ) -> anyhow::Result<()> {
     let mut all = Vec::new();
     let mut each = |row: Value| match format {
-        Format::Table => output::line(readable(&row)),
+        Format::Table => output::line(escaped(&readable(&row))),
         Format::Ndjson => output::line(row),
         Format::Json => all.push(row),
     };

@@ -460,6 +460,8 @@ pub enum Note {
     Loading(Want),
     /// A lane has retries to read and must wait until others have read theirs.
     Starved { group: GroupId, lane: Lane },
+    /// A lane has fresh messages, and its group may open no more.
+    GroupFull { group: GroupId, lane: Lane },
     /// Partition of the next message without a key.
     KeylessTurn { topic: TopicId, turn: u32 },
     /// Nothing new is stored, or is again.
@@ -488,6 +490,10 @@ pub enum Chore {
     Send { target: ShardId },
     /// Records that are over go.
     Expire,
+    /// Rows of a cursor that was moved or deleted go.
+    Sweep(u64),
+    /// The deadline of a waiting message has passed, and effects were begun under it.
+    Deadline { group: GroupId, lane: Lane, offset: Offset },
 }
 
 impl Note {

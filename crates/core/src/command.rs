@@ -118,6 +118,20 @@ pub enum Command {
         /// The topic they died in.
         source: TopicId,
     },
+    /// A step through the rows of a cursor that was moved or deleted.
+    Sweep {
+        /// The piece of garbage.
+        id: u64,
+    },
+    /// The deadline of a waiting message has passed, and effects were begun under it.
+    Deadline {
+        /// The group.
+        group: GroupId,
+        /// Where the message is.
+        lane: Lane,
+        /// Where the message is.
+        offset: Offset,
+    },
     /// Records whose time is over. Comes from the shard itself.
     Expire,
     /// Bring dead letters back to the group they died in.

@@ -9,7 +9,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::{GroupName, Hold, Rejection, TopicName};
-use crate::id::{MessageId, Text, TopicId};
+use crate::id::{Generation, Lane, MessageId, Text, TopicId};
 use crate::limits::{DLQ_TOPIC_BYTES_MAX, GROUP_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX};
 use crate::name::check_name;
 use crate::settings::OnDoubt;
@@ -275,6 +275,9 @@ pub struct EffectRow {
     /// Open messages it was begun under: its time does not begin before they are over.
     #[serde(default, skip_serializing_if = "is_none")]
     pub holders: u32,
+    /// The same by cursor, so that a cursor that ends takes its share along. Rows of releases up to 0.1 lack it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<HeldBy>,
     /// Who holds it, or held it last.
     pub owner: Text,
     /// How long the provider remembers the downstream key.
@@ -294,6 +297,15 @@ pub struct EffectRow {
     /// Who ended the doubt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolution: Option<Resolution>,
+}
+
+/// How many open messages of one cursor an effect was begun under.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are what their types say")]
+pub struct HeldBy {
+    pub generation: Generation,
+    pub lane: Lane,
+    pub count: u32,
 }
 
 fn is_none(holders: &u32) -> bool {

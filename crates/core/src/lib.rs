@@ -52,4 +52,6 @@ pub use settings::{
 };
 pub use shard::{Image, Shard, ShardConfig};
 pub use time::Timestamp;
-pub use token::{EffectToken, LeaseToken, NotAToken, TOKEN_CHARS_MAX, Token, TokenKeys};
+pub use token::{
+    EffectToken, LeaseToken, NotAToken, TOKEN_CHARS_MAX, Token, TokenKeys, TokenKind, TokenVersion,
+};

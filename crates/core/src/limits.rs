@@ -37,6 +37,10 @@ pub const REQUEST_HASH_CHARS_MAX: usize = 128;
 pub const NONCE_CHARS_MAX: usize = 64;
 /// Effects begun under one message in one group.
 pub const EFFECTS_MAX: u8 = 32;
+/// Effects that one step of a sweep looks at. More than one message has.
+pub const HELD_ROWS_MAX: usize = 256;
+/// Open messages that are looked at to find which of them hold an effect that does not say so.
+pub const HOLDERS_READ_MAX: usize = 1_024;
 /// Messages of one commit.
 pub const PRODUCES_MAX: usize = 100;
 /// Rows of the history of a block that an explanation looks at.
@@ -106,10 +110,18 @@ pub const LAPSE_MAX: usize = 1_024;
 
 /// Open entries of a whole shard, about 140 MB; no group takes more than half of what is left.
 pub const SHARD_OPEN_MAX: u64 = 1_000_000;
-/// Messages kept in memory to be delivered soon.
+/// Messages in memory to be delivered soon: those kept, and those that are being read.
 pub const READ_AHEAD_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes that may be on their way from the engine for dispatch: eight full steps, more than a disk delivers in the
+/// time of one commit. One read is always allowed.
+pub const READ_IN_FLIGHT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Messages kept in memory: the rest of the budget.
+pub const CACHE_BYTES_MAX: usize = READ_AHEAD_BYTES_MAX - READ_IN_FLIGHT_BYTES_MAX;
 /// Bytes one read-ahead asks for.
 pub const READ_AHEAD_STEP_BYTES: usize = 1024 * 1024;
+/// … and how many pages. Single produces make pages of one message each, and an engine may have to look at every
+/// page of its answer to count bytes. 1 024 pages of one message are as much as one full page.
+pub const READ_AHEAD_PAGES_MAX: usize = 1_024;
 /// Bytes of the pages that one look at a partition reads.
 pub const PEEK_BYTES: usize = 1024 * 1024;
 /// … and how many pages: those of dead letters hold one message each.

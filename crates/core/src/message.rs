@@ -36,6 +36,15 @@ pub struct Envelope {
     pub retry_policy: Option<RetryRequest>,
 }
 
+impl Envelope {
+    fn text_bytes(&self) -> usize {
+        let Envelope { run_id, step_id, parent_step_id, tenant_id, .. } = self;
+        let Envelope { idempotency_key, target_topic, .. } = self;
+        let texts = [run_id, step_id, parent_step_id, tenant_id, idempotency_key, target_topic];
+        texts.into_iter().flatten().map(|text| text.len()).sum()
+    }
+}
+
 /// A retry policy as the producer wrote it: what is missing is the topic's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RetryRequest {
@@ -77,6 +86,14 @@ pub struct Routing {
     pub meta: BTreeMap<Text, Text>,
 }
 
+impl Routing {
+    fn text_bytes(&self) -> usize {
+        let target = self.target_topic.as_ref().map_or(0, |topic| topic.len());
+        let meta = self.meta.iter().map(|(name, value)| name.len() + value.len());
+        self.label.len() + target + meta.sum::<usize>()
+    }
+}
+
 /// W3C trace context of the produce.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trace {
@@ -84,6 +101,12 @@ pub struct Trace {
     pub parent: Text,
     /// `tracestate`.
     pub state: Option<Text>,
+}
+
+impl Trace {
+    fn text_bytes(&self) -> usize {
+        self.parent.len() + self.state.as_ref().map_or(0, |state| state.len())
+    }
 }
 
 /// Why a message died.
@@ -170,6 +193,17 @@ impl Message {
     /// Bytes that count against limits.
     pub fn size(&self) -> u64 {
         (self.key.len() + self.value.len()) as u64
+    }
+
+    /// Bytes of everything in it that a client chose the length of. What holds messages is bounded by this.
+    pub(crate) fn content_bytes(&self) -> u64 {
+        let beside = [
+            self.envelope.text_bytes(),
+            self.routing.as_deref().map_or(0, Routing::text_bytes),
+            self.trace.as_deref().map_or(0, Trace::text_bytes),
+            self.death.as_deref().map_or(0, |death| death.last_error.len()),
+        ];
+        self.size() + beside.into_iter().sum::<usize>() as u64
     }
 
     /// The tenant in force.

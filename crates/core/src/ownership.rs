@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 
 use crate::id::{Epoch, NodeId, ShardId, Text};
 use crate::time::Timestamp;
+use crate::token::TokenVersion;
 
 use seat::{Seat, State};
 
@@ -69,6 +70,10 @@ pub const CLAIM_BACKOFF_MS_MAX: u64 = 10_000;
 /// fault, and it is claimed at once.
 pub const SETTLED_MS: u64 = 250;
 
+/// How long all live nodes must have read version 2 of tokens before this node mints it. A release that was rolled
+/// out may be rolled back within this time without rejecting a token that a worker holds.
+pub const TOKEN_V2_AFTER_MS: u64 = 600_000;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Life {
     Taking,
@@ -96,6 +101,8 @@ pub struct Ownerships {
     asked_at: Option<Timestamp>,
     /// When to ask for the next.
     renew_at: Timestamp,
+    /// Since when every view has shown only nodes that read version 2 of tokens.
+    token_v2_since: Option<Timestamp>,
 }
 
 impl Ownerships {
@@ -113,6 +120,7 @@ impl Ownerships {
             first_at: Timestamp(0),
             asked_at: None,
             renew_at: Timestamp(0),
+            token_v2_since: None,
         }
     }
 
@@ -170,6 +178,14 @@ impl Ownerships {
     /// What part this node has, as far as it knows.
     pub fn part(&self) -> Option<Part> {
         self.view.nodes.get(&self.me).map(|node| node.part)
+    }
+
+    /// The version of tokens that this node mints.
+    pub fn token_version(&self, now: Timestamp) -> TokenVersion {
+        match self.token_v2_since {
+            Some(since) if since.after(TOKEN_V2_AFTER_MS) <= now => TokenVersion::V2,
+            Some(_) | None => TokenVersion::V1,
+        }
     }
 
     /// The node that a shard is wished for.
@@ -258,6 +274,10 @@ impl Ownerships {
             self.first_at = asked_at;
             self.renew_at = self.renew_at.min(asked_at.after(SECOND_LOOK_MS));
         }
+        self.token_v2_since = match self.view.token_version {
+            TokenVersion::V1 => None,
+            TokenVersion::V2 => self.token_v2_since.or(Some(now)),
+        };
         self.wishes = spread(&self.view);
         self.seats.resize_with(self.view.shards.len(), Seat::new);
         for seat in &mut self.seats {

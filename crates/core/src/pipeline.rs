@@ -36,7 +36,7 @@ use crate::time::Timestamp;
 
 use found::{Found, Overlay};
 use opened::Opened;
-use reading::{Answers, Asker, Reading};
+use reading::{Answers, Asker, Asking, Reading};
 
 /// Names a command to whoever sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,7 +141,7 @@ pub struct Pipeline {
     answers: BTreeMap<u64, Answers>,
     /// Rows that came for commands that asked for more.
     partial: BTreeMap<u64, Answers>,
-    asking: VecDeque<Asker>,
+    asking: Asking,
     reading: BTreeMap<ReadId, Reading>,
     committing: VecDeque<Arc<Batch>>,
     /// Leases that run out as soon as their rows are here.
@@ -183,7 +183,7 @@ impl Pipeline {
             aside: BTreeMap::new(),
             answers: BTreeMap::new(),
             partial: BTreeMap::new(),
-            asking: VecDeque::new(),
+            asking: Asking::default(),
             reading: BTreeMap::new(),
             committing: VecDeque::new(),
             lapsing: BTreeSet::new(),
@@ -285,7 +285,7 @@ impl Pipeline {
         let reads = self.shard.reads(&command);
         let item = Item { id: self.next_item, ticket, command, waits: !reads.is_empty() };
         if item.waits {
-            self.asking.push_back(Asker::Command(item.id, reads));
+            self.asking.push(Asker::Command(item.id, reads));
         }
         self.enqueue(item);
     }
@@ -325,10 +325,7 @@ impl Pipeline {
         let mut open = Opened::new(self.last.next(), self.now, self.changes_last);
         if !self.is_closing {
             let soon = self.shard.wake(self.now);
-            self.asking.extend(soon.into_iter().map(Asker::Dispatch));
-            for command in self.shard.commands(self.now) {
-                self.arrive(None, command);
-            }
+            soon.into_iter().for_each(|want| self.asking.push(Asker::Dispatch(want)));
         }
         self.decide_settles(&mut open);
         self.decide_others(&mut open);
@@ -354,8 +351,27 @@ impl Pipeline {
         self.decide_dispatch(open);
         self.shard.answer_polls();
         self.decide_lapses(open);
-        if self.shard.has_chores(self.now) {
-            let mut decision = self.shard.maintain(self.now);
+        self.decide_chores(open);
+        self.decide_upkeep(open);
+    }
+
+    /// Chores that may take reads: those whose reads are known wait for them, the others are decided at once.
+    fn decide_chores(&mut self, open: &mut Opened) {
+        for command in self.shard.commands(self.now) {
+            match self.shard.reads(&command).is_empty() {
+                true => self.decide_own(open, command),
+                false => self.arrive(None, command),
+            }
+        }
+    }
+
+    /// One step at a time, each on what the one before it changed.
+    fn decide_upkeep(&mut self, open: &mut Opened) {
+        if !self.shard.has_chores(self.now) {
+            return;
+        }
+        for upkeep in self.shard.upkeep(self.now) {
+            let mut decision = self.shard.maintain(self.now, upkeep);
             self.shard.take(self.now, &mut decision);
             self.record(open, None, decision);
         }
@@ -432,7 +448,7 @@ impl Pipeline {
             delivered += decision.effects.len();
             for note in &decision.notes {
                 if let Note::Loading(want) = note {
-                    self.asking.push_back(Asker::Dispatch(*want));
+                    self.asking.push(Asker::Dispatch(*want));
                 }
             }
             self.record(open, None, decision);
@@ -455,15 +471,15 @@ impl Pipeline {
             if open.is_full(&self.config) {
                 return;
             }
-            self.next_item += 1;
-            let item = Item {
-                id: self.next_item,
-                ticket: None,
-                command: Command::Lapse(hold),
-                waits: false,
-            };
-            self.decide_item(open, item);
+            self.decide_own(open, Command::Lapse(hold));
         }
+    }
+
+    /// Decides a command of the shard to itself.
+    fn decide_own(&mut self, open: &mut Opened, command: Command) {
+        self.next_item += 1;
+        let item = Item { id: self.next_item, ticket: None, command, waits: false };
+        self.decide_item(open, item);
     }
 
     fn record(&mut self, open: &mut Opened, ticket: Option<Ticket>, decision: Decision) {

@@ -114,6 +114,8 @@ impl Command {
             | Command::GiveBack(_)
             | Command::Lapse(_)
             | Command::DropDead { .. }
+            | Command::Sweep { .. }
+            | Command::Deadline { .. }
             | Command::Expire
             | Command::Send { .. }
             | Command::Arrive(_)

@@ -8,15 +8,18 @@
 //!
 //! 1. A delivery is yielded at most once; one that was never yielded goes back, uncounted, when the
 //!    connection ends.
-//! 2. A delivery that was yielded is never given back here: its worker may have it.
+//! 2. A delivery that was yielded is not given back here, since its worker may have it, unless the client stalls before
+//!    it has taken the line ([`Session::confirm`]).
 //! 3. Nothing waits here without bound: the shard sends no more than the consumer's credit.
+//! 4. A delivery that the client does not take goes back before its lease expires: a connection whose client takes
+//!    nothing for a quarter of a lease, at most 30 s, is over. So no attempt is counted that the client was not shown.
 //!
 //! Times are of the shell's own clock: only spans matter.
 
 use std::collections::VecDeque;
 
 use crate::change::Delivery;
-use crate::command::Command;
+use crate::command::{Command, Hold};
 use crate::id::ConsumerId;
 use crate::time::Timestamp;
 
@@ -50,6 +53,10 @@ pub struct Session {
     kind: Kind,
     /// Delivered by the shard and not yielded.
     queue: VecDeque<Box<Delivery>>,
+    /// Yielded, and perhaps still in a buffer of ours.
+    unconfirmed: Vec<Hold>,
+    /// The shortest patience with any of them.
+    unconfirmed_ms: u64,
     /// When a line was last yielded.
     yielded_at: Timestamp,
     /// Since when something waits to be taken.
@@ -69,8 +76,16 @@ impl Session {
     }
 
     fn new(consumer: ConsumerId, kind: Kind, now: Timestamp) -> Session {
-        let queue = VecDeque::new();
-        Session { consumer, kind, queue, yielded_at: now, waits_since: None, is_over: false }
+        Session {
+            consumer,
+            kind,
+            queue: VecDeque::new(),
+            unconfirmed: Vec::new(),
+            unconfirmed_ms: STALLED_MS,
+            yielded_at: now,
+            waits_since: None,
+            is_over: false,
+        }
     }
 
     /// The shard delivered. What comes too late goes back.
@@ -90,7 +105,11 @@ impl Session {
             return None;
         }
         let line = match self.queue.pop_front() {
-            Some(delivery) => Line::Delivery(delivery),
+            Some(delivery) => {
+                self.unconfirmed.push(delivery.hold);
+                self.unconfirmed_ms = self.unconfirmed_ms.min(patience_ms(&delivery));
+                Line::Delivery(delivery)
+            }
             None if self.heartbeat_at() <= now => Line::Heartbeat,
             None => return None,
         };
@@ -108,12 +127,34 @@ impl Session {
 
     /// Whether the connection has come to its end: the client stalls, or the poll has its answer.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        let is_stalled = self.waits_since.is_some_and(|since| now.since(since) >= STALLED_MS);
+        let is_stalled = self.stalled_at() <= now;
         let is_answered = match self.kind {
             Kind::Stream => false,
             Kind::Poll { until } => !self.queue.is_empty() || now >= until,
         };
         is_stalled || is_answered
+    }
+
+    /// When a client that takes nothing until then is gone; never while nothing waits for it.
+    pub fn stalled_at(&self) -> Timestamp {
+        let shortest = self.queue.iter().map(|delivery| patience_ms(delivery)).min();
+        let shortest = shortest.unwrap_or(STALLED_MS).min(STALLED_MS);
+        let waits = self.waits_since.map(|since| since.after(shortest));
+        let is_unconfirmed = !self.unconfirmed.is_empty() && self.kind == Kind::Stream;
+        let yielded = is_unconfirmed.then(|| self.yielded_at.after(self.unconfirmed_ms));
+        [waits, yielded].into_iter().flatten().min().unwrap_or(Timestamp::MAX)
+    }
+
+    /// The client has room for another line: it has taken all that were yielded before.
+    pub fn confirm(&mut self) {
+        self.unconfirmed.clear();
+        self.unconfirmed_ms = STALLED_MS;
+    }
+
+    /// Lines that a client which stalls, or is gone, has not taken. They go back.
+    #[must_use = "the commands must be sent"]
+    pub fn take_unconfirmed(&mut self) -> Vec<Command> {
+        self.unconfirmed.drain(..).map(Command::GiveBack).collect()
     }
 
     /// Whether nothing waits to be taken.
@@ -123,12 +164,11 @@ impl Session {
 
     /// When to look again if nothing happens before.
     pub fn next_deadline(&self) -> Timestamp {
-        let stalled = self.waits_since.map_or(Timestamp::MAX, |since| since.after(STALLED_MS));
         let until = match self.kind {
             Kind::Stream => self.heartbeat_at(),
             Kind::Poll { until } => until,
         };
-        stalled.min(until)
+        self.stalled_at().min(until)
     }
 
     /// Ends the connection: the consumer leaves, and what was not yielded goes back. Once.
@@ -142,12 +182,16 @@ impl Session {
     }
 }
 
+/// How long a client may leave a delivery where it is. Half of its lease may have passed in the commit before.
+fn patience_ms(delivery: &Delivery) -> u64 {
+    u64::from(delivery.lease_ms) / 4
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::command::Hold;
     use crate::id::{Generation, GroupId, Lane, MessageId, ShardId, TopicId};
     use crate::message::Message;
     use crate::token::LeaseToken;
@@ -172,8 +216,8 @@ mod tests {
             group: "biller".into(),
             id: MessageId { restore: 0, shard: ShardId(0), topic, lane, offset },
             spent: 1,
-            lease_ms: 1_000,
-            expires_at: Timestamp(1_000),
+            lease_ms: 120_000,
+            expires_at: Timestamp(120_000),
             last_error: "".into(),
             message: Arc::new(Message {
                 restore: 0,
@@ -237,6 +281,34 @@ mod tests {
         session.pull(Timestamp(35_000));
         assert!(!session.is_due(Timestamp(64_999)), "it reads again");
         assert!(session.is_due(Timestamp(65_000)));
+    }
+
+    #[test]
+    fn a_delivery_that_is_not_taken_goes_back_before_its_lease_expires() {
+        let mut session = Session::stream(ConsumerId(1), Timestamp(0));
+        let _ = session.deliver(Timestamp(1_000), delivery(0));
+        let short = Box::new(Delivery { lease_ms: 4_000, ..*delivery(1) });
+        let _ = session.deliver(Timestamp(1_500), short);
+        assert_eq!(session.next_deadline(), Timestamp(2_000));
+        assert!(!session.is_due(Timestamp(1_999)));
+        assert!(session.is_due(Timestamp(2_000)));
+        assert_eq!(given_back(&session.end()), [0, 1]);
+    }
+
+    /// One line may be yielded to a client that grants no room at all.
+    #[test]
+    fn a_line_that_was_yielded_and_not_taken_goes_back_when_the_client_stalls() {
+        let mut session = Session::stream(ConsumerId(1), Timestamp(0));
+        for offset in 0..3 {
+            let short = Box::new(Delivery { lease_ms: 4_000, ..*delivery(offset) });
+            let _ = session.deliver(Timestamp(1_000), short);
+        }
+        session.pull(Timestamp(1_000));
+        session.confirm();
+        session.pull(Timestamp(1_500));
+        assert_eq!(session.stalled_at(), Timestamp(2_500));
+        assert_eq!(given_back(&session.take_unconfirmed()), [1]);
+        assert_eq!(given_back(&session.end()), [2]);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Tokens: what a worker shows to settle a delivery, or to finish an effect.
+//! Tokens: what a worker sends to settle a delivery, or to finish an effect.
 //!
-//! 1. A token needs nothing beside it: that of a lease names the message, the group, the generation of
-//!    its cursor, the attempt and when the lease was granted; that of an effect its record and fence.
-//! 2. A token that was not minted with one of the storage's keys is refused before the core sees it.
-//! 3. The fields are in clear: a token is proof, not a secret about its content.
+//! 1. A token is complete: that of a lease names the message, the group, the generation of its cursor, the
+//!    attempt and when the lease was granted; that of an effect its record and fence.
+//! 2. A token that was not minted with one of the storage's keys is rejected before the core sees it.
+//! 3. A token of one kind is never valid as another kind. In version 2 each kind has a key of its own. In
+//!    version 1 all kinds share one key, so a text is accepted only if its fields encode to exactly its bytes.
+//! 4. The fields are in clear: a token is proof, not a secret about its content.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +17,20 @@ use crate::id::{Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
 use crate::row::Hash16;
 use crate::time::Timestamp;
 
-const VERSION: u8 = 1;
 const MAC_BYTES: usize = 32;
 
 /// Longest text of a token; nothing longer is looked at.
 pub const TOKEN_CHARS_MAX: usize = 512;
+
+/// How a token is written. Every release reads all versions up to its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TokenVersion {
+    /// One key for all kinds.
+    #[default]
+    V1 = 1,
+    /// A derived key per kind.
+    V2 = 2,
+}
 
 /// One lease: one attempt of one message in one group.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,9 +74,20 @@ pub struct EffectToken {
     pub fence: u64,
 }
 
-/// Something that can be proved.
+/// What kind of right a token proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenKind {
+    /// To settle a delivery.
+    Lease,
+    /// To finish an effect.
+    Effect,
+}
+
+/// A right that can be proved.
 pub trait Token: Serialize + DeserializeOwned {
-    /// How its text begins.
+    /// Its kind.
+    const KIND: TokenKind;
+    /// The start of its text.
     const PREFIX: &'static str;
 
     /// The namespace of what it is a right to.
@@ -73,6 +95,7 @@ pub trait Token: Serialize + DeserializeOwned {
 }
 
 impl Token for LeaseToken {
+    const KIND: TokenKind = TokenKind::Lease;
     const PREFIX: &'static str = "lt_";
 
     fn namespace(&self) -> &str {
@@ -81,6 +104,7 @@ impl Token for LeaseToken {
 }
 
 impl Token for EffectToken {
+    const KIND: TokenKind = TokenKind::Effect;
     const PREFIX: &'static str = "et_";
 
     fn namespace(&self) -> &str {
@@ -88,17 +112,47 @@ impl Token for EffectToken {
     }
 }
 
-/// The keys that make and prove tokens. They are rows of the storage: they survive restart, failover
+/// The keys that mint and verify tokens. They are rows of the storage: they survive restart, failover
 /// and backup.
 #[derive(Clone)]
 pub struct TokenKeys {
     current: u8,
-    keys: BTreeMap<u8, [u8; 32]>,
+    keys: BTreeMap<u8, Key>,
 }
 
 impl std::fmt::Debug for TokenKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "TokenKeys {{ current: {}, keys: {} }}", self.current, self.keys.len())
+    }
+}
+
+/// A stored key, and the keys of version 2 that derive from it.
+#[derive(Clone)]
+struct Key {
+    stored: [u8; 32],
+    lease: [u8; 32],
+    effect: [u8; 32],
+}
+
+impl Key {
+    fn new(stored: [u8; 32]) -> Key {
+        Key {
+            stored,
+            lease: blake3::derive_key("driftq lease token v2", &stored),
+            effect: blake3::derive_key("driftq effect token v2", &stored),
+        }
+    }
+
+    fn mac(&self, version: TokenVersion, kind: TokenKind, bytes: &[u8]) -> blake3::Hash {
+        match (version, kind) {
+            (TokenVersion::V2, TokenKind::Lease) => blake3::keyed_hash(&self.lease, bytes),
+            (TokenVersion::V2, TokenKind::Effect) => blake3::keyed_hash(&self.effect, bytes),
+            (TokenVersion::V1, TokenKind::Lease) => blake3::keyed_hash(&self.stored, bytes),
+            (TokenVersion::V1, TokenKind::Effect) => {
+                let mut hasher = blake3::Hasher::new_keyed(&self.stored);
+                hasher.update(bytes).update(EffectToken::PREFIX.as_bytes()).finalize()
+            }
+        }
     }
 }
 
@@ -110,27 +164,28 @@ pub struct NotAToken;
 impl TokenKeys {
     /// Mints with `key` under number `current`.
     pub fn new(current: u8, key: [u8; 32]) -> TokenKeys {
-        TokenKeys { current, keys: BTreeMap::from([(current, key)]) }
+        TokenKeys { current, keys: BTreeMap::from([(current, Key::new(key))]) }
     }
 
     /// Accepts tokens made with an older key too.
     #[must_use]
     pub fn and(mut self, number: u8, key: [u8; 32]) -> TokenKeys {
-        self.keys.insert(number, key);
+        self.keys.insert(number, Key::new(key));
         self
     }
 
     /// What only nodes of this storage know, and say to each other.
     pub fn peer_secret(&self) -> String {
-        let secret = blake3::derive_key("driftq peers v1", &self.keys[&self.current]);
+        let secret = blake3::derive_key("driftq peers v1", &self.keys[&self.current].stored);
         BASE64URL_NOPAD.encode(&secret)
     }
 
     /// The text of a token.
-    pub fn mint<T: Token>(&self, token: &T) -> String {
-        let mut bytes = vec![VERSION, self.current];
+    pub fn mint<T: Token>(&self, version: TokenVersion, token: &T) -> String {
+        let mut bytes = vec![version as u8, self.current];
         bytes = postcard::to_extend(token, bytes).expect("a token has only plain fields");
-        bytes.extend_from_slice(prove::<T>(&self.keys[&self.current], &bytes).as_bytes());
+        let mac = self.keys[&self.current].mac(version, T::KIND, &bytes);
+        bytes.extend_from_slice(mac.as_bytes());
         format!("{}{}", T::PREFIX, BASE64URL_NOPAD.encode(&bytes))
     }
 
@@ -139,88 +194,30 @@ impl TokenKeys {
         let digits = text.strip_prefix(T::PREFIX).filter(|_| text.len() <= TOKEN_CHARS_MAX);
         let digits = digits.ok_or(NotAToken)?;
         let bytes = BASE64URL_NOPAD.decode(digits.as_bytes()).map_err(|_| NotAToken)?;
-        let split = bytes.len().checked_sub(MAC_BYTES).ok_or(NotAToken)?;
-        let (signed, mac) = bytes.split_at(split);
-        let [VERSION, number, fields @ ..] = signed else {
+        let (signed, mac) = bytes.split_last_chunk::<MAC_BYTES>().ok_or(NotAToken)?;
+        let [version, number, fields @ ..] = signed else {
             return Err(NotAToken);
         };
+        let version = match version {
+            1 => TokenVersion::V1,
+            2 => TokenVersion::V2,
+            _ => return Err(NotAToken),
+        };
         let key = self.keys.get(number).ok_or(NotAToken)?;
-        let mac = blake3::Hash::from_slice(mac).map_err(|_| NotAToken)?;
         // `blake3::Hash` compares in constant time.
-        if prove::<T>(key, signed) != mac {
+        if key.mac(version, T::KIND, signed) != *mac {
             return Err(NotAToken);
         }
-        postcard::from_bytes(fields).map_err(|_| NotAToken)
+        let token: T = postcard::from_bytes(fields).map_err(|_| NotAToken)?;
+        // Decoding ignores trailing bytes. The signed bytes of a version 1 effect token followed by `et_` carry
+        // a valid MAC of a lease token, whose fields would be the first bytes of the effect's record hash.
+        let encoded = postcard::to_stdvec(&token).expect("a token has only plain fields");
+        match encoded == fields {
+            true => Ok(token),
+            false => Err(NotAToken),
+        }
     }
-}
-
-/// The kind of token is proved too, except for leases, which were first.
-fn prove<T: Token>(key: &[u8; 32], bytes: &[u8]) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new_keyed(key);
-    hasher.update(bytes);
-    if T::PREFIX != LeaseToken::PREFIX {
-        hasher.update(T::PREFIX.as_bytes());
-    }
-    hasher.finalize()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn token() -> LeaseToken {
-        LeaseToken {
-            restore: 1,
-            namespace: "default".into(),
-            shard: ShardId(3),
-            topic: TopicId(4),
-            lane: Lane::of(5),
-            offset: 6,
-            group: GroupId(7),
-            generation: Generation(8),
-            attempt: 9,
-            granted_at: Timestamp(10),
-        }
-    }
-
-    #[test]
-    fn a_token_proves_what_it_says_under_current_and_older_keys() {
-        let old = TokenKeys::new(1, [1; 32]);
-        let new = TokenKeys::new(2, [2; 32]).and(1, [1; 32]);
-        assert_eq!(old.verify::<LeaseToken>(&old.mint(&token())), Ok(token()));
-        assert_eq!(new.verify::<LeaseToken>(&old.mint(&token())), Ok(token()));
-        assert_eq!(old.verify::<LeaseToken>(&new.mint(&token())), Err(NotAToken));
-    }
-
-    #[test]
-    fn the_token_of_a_lease_is_none_of_an_effect() {
-        let keys = TokenKeys::new(1, [1; 32]);
-        let token = EffectToken {
-            restore: 1,
-            namespace: "default".into(),
-            shard: ShardId(3),
-            hash: [4; 16],
-            born: Timestamp(5),
-            fence: 6,
-        };
-        let text = keys.mint(&token);
-        assert_eq!(keys.verify(&text), Ok(token));
-        let renamed = text.replacen("et_", "lt_", 1);
-        assert_eq!(keys.verify::<LeaseToken>(&renamed), Err(NotAToken));
-        assert_eq!(keys.verify::<LeaseToken>(&text), Err(NotAToken));
-    }
-
-    #[test]
-    fn a_token_with_one_changed_character_is_refused() {
-        let keys = TokenKeys::new(1, [1; 32]);
-        let text = keys.mint(&token());
-        for at in 0..text.len() {
-            let mut changed: Vec<u8> = text.clone().into_bytes();
-            changed[at] = if changed[at] == b'A' { b'B' } else { b'A' };
-            let changed = String::from_utf8(changed).unwrap();
-            assert_eq!(keys.verify::<LeaseToken>(&changed), Err(NotAToken), "character {at}");
-        }
-        assert_eq!(keys.verify::<LeaseToken>(""), Err(NotAToken));
-        assert_eq!(keys.verify::<LeaseToken>("lt_"), Err(NotAToken));
-    }
-}
+mod tests;

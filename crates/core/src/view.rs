@@ -120,6 +120,8 @@ pub enum Blocked {
     InFlightLimit,
     /// As many are open as may be.
     MaxOpen,
+    /// The group has as many open as the shard allows it.
+    OpenLimit,
     /// Everything was delivered.
     NothingNew,
     /// Messages are being read.
@@ -135,6 +137,7 @@ impl Blocked {
             Blocked::NoCredit => "no_credit",
             Blocked::InFlightLimit => "in_flight_limit",
             Blocked::MaxOpen => "max_open",
+            Blocked::OpenLimit => "open_limit",
             Blocked::NothingNew => "nothing_new",
             Blocked::Loading => "loading",
         }

@@ -1,5 +1,6 @@
 //! What a server is told.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use driftq_core::{
     Command, Epoch, Input, Output, Pipeline, PipelineConfig, Recovery, Rejection, RetryPolicy,
     SettingsPatch, ShardConfig, Ticket, Timestamp,
 };
-use tokio::sync::Semaphore;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::http::{self, Limits};
 
@@ -27,8 +28,37 @@ pub enum EngineConfig {
     Memory,
     /// In a data directory.
     Sqlite(PathBuf),
-    /// In a database that many nodes share, at this URL.
-    Postgres(String),
+    /// In a database that many nodes share, at this URL, which may hold a password.
+    Postgres(Secret),
+}
+
+/// A text that is used and never shown.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text itself.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Secret {
+        Secret(text)
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str("(hidden)")
+    }
 }
 
 /// What a server is told.
@@ -39,7 +69,7 @@ pub struct Config {
     /// Where rows live.
     pub engine: EngineConfig,
     /// The key that every request must carry.
-    pub api_key: Option<String>,
+    pub api_key: Option<Secret>,
     /// Listen to other machines without a key.
     pub insecure: bool,
     /// Web pages that may come.
@@ -67,6 +97,9 @@ pub struct Config {
 
 /// Shorter, and a pause loses shards; longer, and a loss is noticed late.
 const NODE_LEASE_RANGE_MS: RangeInclusive<u64> = 3_000..=NODE_LEASE_MS_MAX;
+
+/// File handles that Linux gives one process at most, unless told otherwise.
+const CONNECTIONS_MAX: usize = 1 << 20;
 
 /// Each shard is a task with its own rows in memory.
 const SHARDS_MAX: u32 = 1024;
@@ -124,8 +157,8 @@ impl Config {
             let says = format!("must be at least {least}, twice limits.value_bytes");
             fault("limits.body_bytes", says);
         }
-        if !(1..=Semaphore::MAX_PERMITS).contains(&self.limits.connections) {
-            let (given, most) = (self.limits.connections, Semaphore::MAX_PERMITS);
+        if !(1..=CONNECTIONS_MAX).contains(&self.limits.connections) {
+            let (given, most) = (self.limits.connections, CONNECTIONS_MAX);
             fault("limits.connections", format!("{given} is not within 1 to {most}"));
         }
         if let Some(shards) = self.shards
@@ -222,11 +255,20 @@ mod tests {
     fn a_listener_for_all_needs_a_key_or_a_word() {
         let listen = SocketAddr::from(([0, 0, 0, 0], 8080));
         assert_eq!(wrong(|config| config.listen = listen), ["listen"]);
-        let key = Some("0123456789abcdef".to_owned());
+        let key = Some("0123456789abcdef".to_owned().into());
         let with_key = |config: &mut Config| (config.listen, config.api_key) = (listen, key);
         assert_eq!(wrong(with_key), [""; 0]);
         let insecure = |config: &mut Config| (config.listen, config.insecure) = (listen, true);
         assert_eq!(wrong(insecure), [""; 0]);
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let url = "postgresql://driftq:secret@db.example/driftq".to_owned();
+        let mut config = Config::local(EngineConfig::Postgres(url.into()));
+        config.api_key = Some("secret".to_owned().into());
+        let shown = format!("{config:?} {config:#?}");
+        assert!(shown.contains("(hidden)") && !shown.contains("secret"), "{shown}");
     }
 
     #[test]

@@ -15,7 +15,9 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::cluster::Joining;
 use crate::config::{Config, EngineConfig};
-use crate::http::{self, About, App, Guard, Listener, Parts, Refusals};
+use crate::http::{
+    self, About, AllowedHosts, AllowedOrigins, App, Guard, Listener, Parts, Refusals,
+};
 use crate::metrics::Metrics;
 use crate::node::{Node, ShardTasks, Status};
 use crate::space::Watch;
@@ -83,8 +85,7 @@ impl Server {
             ..ShardConfig::default()
         };
         let failed = |error| StartError::Listen(config.listen, error);
-        let listener =
-            Listener::bind(config.listen, config.limits.connections).await.map_err(failed)?;
+        let listener = Listener::bind(config.listen, config.limits.connections).map_err(failed)?;
         let address = listener.address().map_err(failed)?;
         let metrics = Arc::new(Metrics::default());
         let (leaving, is_leaving) = watch::channel(false);
@@ -110,9 +111,8 @@ impl Server {
         let (draining, is_draining) = watch::channel(false);
         let guard = Guard {
             api_key: config.api_key,
-            allowed_origins: config.allowed_origins,
-            allowed_hosts: config.allowed_hosts,
-            is_loopback,
+            origins: AllowedOrigins(config.allowed_origins),
+            hosts: AllowedHosts { names: config.allowed_hosts, is_loopback },
         };
         let refusals = Arc::new(Refusals::default());
         let app = App::from(Parts {
@@ -202,7 +202,7 @@ async fn open(config: &Config) -> Result<Opened, StartError> {
             Opened { engine: Arc::new(engine), identity, about, postgres: None }
         }
         EngineConfig::Postgres(url) => {
-            let engine = Arc::new(Postgres::open(url, config.shards).await?);
+            let engine = Arc::new(Postgres::open(url.reveal(), config.shards).await?);
             let is_hidden = config.listen.ip().is_loopback() && config.advertise.is_none();
             if is_hidden && !engine.is_here() {
                 return Err(StartError::Hidden(config.listen));

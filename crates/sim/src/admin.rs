@@ -11,7 +11,7 @@ use driftq_core::command::{
 };
 use driftq_core::effect::{EffectState, ResolvedAs, Scope};
 use driftq_core::row::{Place, UNENDING};
-use driftq_core::{Command, Reply, Ticket};
+use driftq_core::{Command, Reply, ShardId, Ticket};
 
 use crate::clients::Client;
 use crate::consumer::Worker;
@@ -29,7 +29,7 @@ const LAST_LOOK_BEFORE_END_MS: u64 = 1_000;
 
 /// What an operator is in the middle of.
 #[derive(Debug, Clone)]
-enum Task {
+pub(crate) enum Task {
     MakeTopic(usize),
     /// A topic that will be deleted again.
     MakeBrief(Name),
@@ -46,6 +46,24 @@ enum Task {
     FindDoubt,
     Resolve,
     Look,
+    /// What `operator` begins.
+    Patch(&'static str),
+    Purge {
+        dry_run: bool,
+    },
+    /// Delete what is listed.
+    PurgeListed(Name),
+    Explain,
+    Peek,
+    Settings,
+    Invite(GroupName),
+    Dismiss(GroupName),
+    PauseToSeekAll(GroupName),
+    SeekAll(GroupName),
+    PauseForAWhile,
+    ReadPointer,
+    Chain(ShardId),
+    Audit(u64, u64),
 }
 
 /// An operator.
@@ -59,9 +77,12 @@ pub(crate) struct Admin {
     paused: Vec<GroupName>,
     has_undertakers: bool,
     has_looked: bool,
+    /// Groups that were created for a while.
+    pub(crate) guests: Vec<GroupName>,
+    pub(crate) invited: u32,
 }
 
-fn admin(world: &mut World, client: usize) -> &mut Admin {
+pub(crate) fn admin(world: &mut World, client: usize) -> &mut Admin {
     match &mut world.clients.list[client] {
         Client::Admin(admin) => admin,
         Client::Producer(_) | Client::Worker(_) | Client::Executor(_) => {
@@ -70,7 +91,7 @@ fn admin(world: &mut World, client: usize) -> &mut Admin {
     }
 }
 
-fn topic_name(topic: &Name) -> TopicName {
+pub(crate) fn topic_name(topic: &Name) -> TopicName {
     TopicName { namespace: "default".into(), topic: topic.clone() }
 }
 
@@ -82,6 +103,7 @@ impl World {
             self.wind_up(client);
         } else {
             self.operate(client);
+            self.operate_more(client);
             if self.rng.bool() {
                 self.look_for_doubt(client);
             }
@@ -90,9 +112,25 @@ impl World {
         self.later(delay, Happening::Wake { client });
     }
 
-    fn begin(&mut self, client: usize, task: Task, op: Op, command: Command) {
+    /// The operator of the run does something now, besides what it does anyway.
+    pub(crate) fn operate_now(&mut self) {
+        let mut clients = self.clients.list.iter();
+        let Some(client) = clients.position(|client| matches!(client, Client::Admin(_))) else {
+            return;
+        };
+        if admin(self, client).made >= self.plan.len() && !self.clients.is_healed {
+            match self.rng.u32(0..4) {
+                0 => self.operate(client),
+                1 => self.look_for_doubt(client),
+                _ => self.operate_more(client),
+            }
+        }
+    }
+
+    pub(crate) fn begin(&mut self, client: usize, task: Task, op: Op, command: Command) -> Ticket {
         let ticket = self.call(client, op, command);
         admin(self, client).tasks.insert(ticket, task);
+        ticket
     }
 
     fn make_next_topic(&mut self, client: usize) {
@@ -114,7 +152,7 @@ impl World {
         );
     }
 
-    fn some_group(&mut self) -> GroupName {
+    pub(crate) fn some_group(&mut self) -> GroupName {
         let plan = &self.plan[self.rng.usize(0..self.plan.len())];
         let group = plan.groups[self.rng.usize(0..plan.groups.len())];
         GroupName { topic: topic_name(&plan.name.into()), group: group.into() }
@@ -124,7 +162,9 @@ impl World {
         let group = self.some_group();
         let (topic, name) = (group.topic.topic.clone(), group.group.clone());
         match self.rng.u32(0..100) {
-            0..40 => self.begin(client, Task::Look, Op::Look, Command::ViewGroup(group)),
+            0..40 => {
+                self.begin(client, Task::Look, Op::Look, Command::ViewGroup(group));
+            }
             40..60 => self.redrive_something(client),
             60..68 => self.pause_group(client, group, Task::Resume),
             68..80 => self.pause_group(client, group, Task::PauseToSeek),
@@ -135,7 +175,7 @@ impl World {
             83..90 => self.brief_topic(client),
             _ => {
                 let command = Command::ViewTopic(topic_name(&topic));
-                self.begin(client, Task::Look, Op::Look, command);
+                self.begin(client, Task::Settings, Op::Patch { topic }, command);
             }
         }
     }
@@ -145,6 +185,7 @@ impl World {
             return;
         }
         let (topic, id) = self.facts.dead[self.rng.usize(0..self.facts.dead.len())].clone();
+        self.saw_id(id);
         let name: Name = id.to_string().into();
         let op = Op::Redrive { topic: topic.clone(), id: name };
         let (by, reason, force) = ("ops".into(), "fixed".into(), self.rng.u32(0..3) == 0);
@@ -198,7 +239,12 @@ impl World {
         self.begin(client, Task::Resolve, op, Command::Resolve(Box::new(resolve)));
     }
 
-    fn pause_group(&mut self, client: usize, group: GroupName, then: fn(GroupName) -> Task) {
+    pub(crate) fn pause_group(
+        &mut self,
+        client: usize,
+        group: GroupName,
+        then: fn(GroupName) -> Task,
+    ) {
         let op = Op::Pause {
             topic: group.topic.topic.clone(),
             group: group.group.clone(),
@@ -210,7 +256,7 @@ impl World {
         self.begin(client, then(group), op, command);
     }
 
-    fn resume_group(&mut self, client: usize, group: GroupName) {
+    pub(crate) fn resume_group(&mut self, client: usize, group: GroupName) {
         let op = Op::Pause {
             topic: group.topic.topic.clone(),
             group: group.group.clone(),
@@ -255,9 +301,11 @@ impl World {
                 let worker = Worker::new(self, brief, "passer".into(), 0);
                 self.add_client(Client::Worker(Box::new(worker)));
             }
-            Task::DeleteBrief(brief) => match done {
-                true => self.stats.saw("topic deleted"),
-                false => admin(self, client).brief = Some(brief),
+            Task::DeleteBrief(brief) => match outcome {
+                Outcome::Done(_) => self.stats.saw("topic deleted"),
+                // It was created after the backup that the storage was restored from.
+                Outcome::Refused(_) => {}
+                Outcome::NotSent | Outcome::Unknown => admin(self, client).brief = Some(brief),
             },
             Task::PauseToSeek(group) => self.seek_group(client, group),
             Task::Resume(group) => {
@@ -297,6 +345,20 @@ impl World {
                 admin(self, client).paused.push(group);
             }
             Task::MakeBrief(_) | Task::DeleteGroup | Task::Go(_) | Task::Resolve => {}
+            task @ (Task::Patch(_)
+            | Task::Purge { .. }
+            | Task::PurgeListed(_)
+            | Task::Explain
+            | Task::Peek
+            | Task::Settings
+            | Task::Invite(_)
+            | Task::Dismiss(_)
+            | Task::PauseToSeekAll(_)
+            | Task::SeekAll(_)
+            | Task::PauseForAWhile
+            | Task::ReadPointer
+            | Task::Chain(_)
+            | Task::Audit(..)) => self.operator_heard(client, task, outcome),
         }
     }
 
@@ -316,6 +378,7 @@ impl World {
         for group in paused {
             self.resume_group(client, group);
         }
+        self.dismiss_guests(client);
         if self.now + FUNERAL_BEFORE_END_MS >= END_AT_MS && !admin(self, client).has_undertakers {
             admin(self, client).has_undertakers = true;
             let topics: Vec<Name> = self.facts.topics_with_dead_letters();

@@ -9,6 +9,7 @@ use crate::admin::Admin;
 use crate::consumer::Worker;
 use crate::executor::Executor;
 use crate::network::Outcome;
+use crate::plan::consumers_at_ms;
 use crate::producer::Producer;
 use crate::world::{Happening, World};
 
@@ -32,6 +33,10 @@ pub(crate) struct Clients {
     pub(crate) next_body: u64,
     pub(crate) next_nonce: u64,
     pub(crate) next_result: u64,
+    /// What each call that is under way is.
+    pub(crate) kinds: BTreeMap<Ticket, &'static str>,
+    /// Which group each peek is about.
+    pub(crate) peeks: BTreeMap<Ticket, driftq_checker::history::Name>,
     /// Whose connection it is.
     pub(crate) connections: BTreeMap<ConsumerId, usize>,
     pub(crate) is_healed: bool,
@@ -50,9 +55,13 @@ impl Clients {
 
 impl World {
     pub(crate) fn add_client(&mut self, client: Client) -> usize {
+        self.add_client_later(client, 0)
+    }
+
+    fn add_client_later(&mut self, client: Client, at_ms: u64) -> usize {
         self.clients.list.push(client);
         let index = self.clients.list.len() - 1;
-        let delay = self.rng.u64(0..500);
+        let delay = at_ms + self.rng.u64(0..500);
         self.later(delay, Happening::Wake { client: index });
         index
     }
@@ -65,7 +74,7 @@ impl World {
         }
         for topic in self.plan.clone() {
             // Among several nodes they wait more.
-            let busy = if self.hosts.are_many() { 5 } else { 3 };
+            let busy = if self.hosts.are_many() { 6 } else { 4 };
             let producers = if topic.name == "wide" { busy } else { 1 };
             for _ in 0..producers {
                 let producer = Producer::new(topic.name.into());
@@ -74,7 +83,8 @@ impl World {
             for group in topic.groups {
                 for number in 0..topic.consumers {
                     let worker = Worker::new(self, topic.name.into(), (*group).into(), number);
-                    self.add_client(Client::Worker(Box::new(worker)));
+                    let at_ms = if topic.name == "wide" { consumers_at_ms(self.shape) } else { 0 };
+                    self.add_client_later(Client::Worker(Box::new(worker)), at_ms);
                 }
             }
         }

@@ -1,11 +1,12 @@
 //! Commits: a worker settles, says how its effects ended and produces what follows, all at once; again when
 //! it hears nothing, and sometimes with something else.
 
-use driftq_checker::history::{Commit as Asked, Content, Name, Op, Produce as Sent, Verb};
-use driftq_core::command::{Commit, Ending, Produce, TopicName};
+use driftq_checker::history::{Commit as Asked, Content, Name, Op, Pointer, Produce as Sent, Verb};
+use driftq_core::command::{Commit, Ending, PointerName, Produce, SetPointer, TopicName};
 use driftq_core::{Command, Envelope, Rejection};
 
 use crate::consumer::{Taken, worker};
+use crate::facts::operator::pointer_text;
 use crate::network::Outcome;
 use crate::world::{Happening, World};
 
@@ -19,6 +20,12 @@ pub(crate) struct Committing {
     asked: Asked,
     command: Commit,
     times: u32,
+}
+
+/// One of few pointers, so that messages meet.
+pub(crate) fn some_pointer(rng: &mut fastrand::Rng) -> PointerName {
+    let (dataset, version) = ("sales".into(), "v1".into());
+    PointerName { dataset, version, partition_key: format!("day-{}", rng.u32(0..6)).into() }
 }
 
 impl World {
@@ -46,18 +53,40 @@ impl World {
         let (finishes, effects) = taken.ends.iter().map(|(held, said)| said.of(held)).unzip();
         let (told, produce): (_, Vec<Produce>) =
             (0..messages).map(|_| self.next_step(taken)).unzip();
-        let asked = Asked { lease: taken.lease.clone(), verb, finishes, produce: told };
         let (token, result) = (taken.token.clone(), None);
-        let pointers = Vec::new();
+        let (told_pointers, pointers) = self.some_pointers(&verb);
         let command = Commit { token, ending, effects, produce, pointers, result };
+        let asked = Asked {
+            lease: taken.lease.clone(),
+            verb,
+            finishes,
+            produce: told,
+            pointers: told_pointers,
+        };
         if !asked.finishes.is_empty() {
             self.stats.saw("commit with effects");
         }
         self.send_commit(client, Committing { taken: taken.clone(), asked, command, times: 0 });
     }
 
+    /// Pointers to what a worker has made, as they are told and as they are sent.
+    fn some_pointers(&mut self, verb: &Verb) -> (Vec<Pointer>, Vec<SetPointer>) {
+        let is_set = matches!(verb, Verb::Ack) && !self.clients.is_healed;
+        if !is_set || self.rng.u32(0..5) != 0 {
+            return Default::default();
+        }
+        self.clients.next_result += 1;
+        let name = some_pointer(&mut self.rng);
+        let location: Name = format!("s3://bucket/{}", self.clients.next_result).into();
+        let replace = self.rng.u32(0..4) != 0;
+        let told = Pointer { name: pointer_text(&name), location: location.clone(), replace };
+        (vec![told], vec![SetPointer { name, location, checksum: None, replace }])
+    }
+
     pub(crate) fn send_commit(&mut self, client: usize, committing: Committing) {
-        let op = Op::Commit(Box::new(committing.asked.clone()));
+        let is_current = committing.taken.token.restore == self.restore;
+        let asked = Box::new(committing.asked.clone());
+        let op = if is_current { Op::Commit(asked) } else { Op::OutdatedCommit(asked) };
         let mut commit = committing.command.clone();
         for produce in &mut commit.produce {
             if produce.routing.is_some() {
@@ -90,6 +119,7 @@ impl World {
             topic: topic.clone(),
             message: Content { body, key: key.clone(), tenant: whose },
             idem: idem.clone(),
+            target: None,
             size: (key.len() + value.len()) as u64,
         };
         let produce = Produce {

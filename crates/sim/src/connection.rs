@@ -1,7 +1,9 @@
 //! Connections of consumers: what is written to them, when, and how they end.
 
+use driftq_checker::history::What;
 use driftq_core::{ConsumerId, Line, NodeId, Session, Timestamp};
 
+use crate::consumer::lease_of;
 use crate::world::{Happening, World};
 
 /// A connection of a consumer.
@@ -42,6 +44,7 @@ impl World {
             let mut at = connection.last_line_at.max(now);
             for delivery in lines {
                 at += self.rng.u64(0..4);
+                self.record(0, What::Written { lease: lease_of(&delivery) });
                 self.later(at - now, Happening::Line { consumer, delivery });
             }
             if let Some(connection) =
@@ -63,6 +66,7 @@ impl World {
         else {
             return;
         };
+        self.record(0, What::Left { consumer: consumer.0 });
         let mut session = connection.session;
         let commands = session.end();
         if commands.len() > 1 {

@@ -57,6 +57,8 @@ pub(crate) struct Worker {
     pub(crate) book: Book,
     /// Reads dead letters and writes them down.
     is_undertaker: bool,
+    /// When it goes for good, without a word.
+    pub(crate) stays_until: Option<u64>,
 }
 
 impl Worker {
@@ -80,6 +82,7 @@ impl Worker {
             again: BTreeMap::new(),
             book: Book::default(),
             is_undertaker: false,
+            stays_until: None,
         }
     }
 
@@ -108,6 +111,18 @@ impl World {
     }
 }
 
+/// The attempt that a delivery is.
+pub(crate) fn lease_of(delivery: &Delivery) -> Lease {
+    Lease {
+        topic: delivery.topic.clone(),
+        group: delivery.group.clone(),
+        generation: delivery.hold.generation.0,
+        partition: delivery.hold.lane.partition(),
+        offset: delivery.hold.offset,
+        attempt: delivery.hold.attempt,
+    }
+}
+
 pub(crate) fn worker(world: &mut World, client: usize) -> &mut Worker {
     match &mut world.clients.list[client] {
         Client::Worker(worker) => worker,
@@ -119,8 +134,12 @@ pub(crate) fn worker(world: &mut World, client: usize) -> &mut Worker {
 
 impl World {
     pub(crate) fn wake_worker(&mut self, client: usize) {
+        let now = self.now;
         let me = worker(self, client);
         if me.connection.is_some() || me.joining.is_some() {
+            return;
+        }
+        if me.stays_until.is_some_and(|until| until <= now) {
             return;
         }
         let (name, owner, credit, lease_ms) =
@@ -145,6 +164,9 @@ impl World {
         let me = worker(self, client);
         me.connection = Some(consumer);
         me.joining = Some(ticket);
+        if let Some(until) = me.stays_until {
+            self.later(until.saturating_sub(now) + 1, Happening::Goes { consumer });
+        }
     }
 
     pub(crate) fn worker_heard(&mut self, client: usize, ticket: Ticket, outcome: Outcome) {
@@ -187,14 +209,7 @@ impl World {
 
     pub(crate) fn worker_gets(&mut self, client: usize, delivery: Box<Delivery>) {
         let me = worker(self, client);
-        let lease = Lease {
-            topic: delivery.topic.clone(),
-            group: delivery.group.clone(),
-            generation: delivery.hold.generation.0,
-            partition: delivery.hold.lane.partition(),
-            offset: delivery.hold.offset,
-            attempt: delivery.hold.attempt,
-        };
+        let lease = lease_of(&delivery);
         let message = content(&delivery.message);
         let taken = Taken {
             lease: lease.clone(),
@@ -239,6 +254,18 @@ impl World {
         let Some(taken) = worker(self, client).work.remove(&work) else {
             return;
         };
+        let now = self.now;
+        if let Some(until) = worker(self, client).stays_until {
+            if until <= now + 2_000 {
+                return;
+            }
+            if self.rng.u32(0..6) == 0 {
+                // The message stays open, and no consumer settles it.
+                let delay_ms = Some(600_000);
+                self.settle(client, &taken, Verb::Nack { delay_ms }, false);
+                return;
+            }
+        }
         if !taken.ends.is_empty() {
             self.commit(client, &taken);
             self.show_an_old_token(client, taken);
@@ -374,7 +401,14 @@ impl World {
         }
         let lease = taken.lease.clone();
         let is_ack = matches!(verb, Verb::Ack);
-        let ticket = self.call(client, Op::Settle { lease, verb, by_owner }, command);
+        let op = match by_owner || taken.token.restore == self.restore {
+            true => Op::Settle { lease, verb, by_owner },
+            false => {
+                self.stats.saw("lease of before a restore presented");
+                Op::Outdated
+            }
+        };
+        let ticket = self.call(client, op, command);
         if is_ack {
             worker(self, client).acking.insert(ticket, taken.clone());
         }

@@ -4,6 +4,7 @@
 
 mod asked;
 mod effect;
+pub(crate) mod operator;
 mod outbox;
 
 use std::collections::BTreeMap;
@@ -16,11 +17,13 @@ use driftq_core::change::{Change, End, Entry, EntryState, GroupRow, TopicRow};
 use driftq_core::row::RecordKind;
 use driftq_core::{
     Batch, Command, ConsumerId, DeathReason, GroupId, Lane, Message, MessageId, Offset, Reply,
-    RetryPolicy, Settings, ShardId, Ticket, TopicId,
+    RetryPolicy, Settings, ShardId, Ticket, Timestamp, TopicId,
 };
 use driftq_storage::Ownership;
 
 use crate::stats::Stats;
+
+use operator::set;
 
 pub(crate) use asked::Asked;
 
@@ -37,10 +40,11 @@ struct KnownGroup {
     name: Name,
     generations: Vec<u64>,
     next: Vec<Offset>,
+    paused: Option<Option<Timestamp>>,
 }
 
 /// What the numbers of a shard stand for.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Numbers {
     topics: BTreeMap<TopicId, KnownTopic>,
     groups: BTreeMap<GroupId, KnownGroup>,
@@ -48,6 +52,8 @@ struct Numbers {
     group_names: BTreeMap<GroupId, (Name, Name)>,
     entries: BTreeMap<(GroupId, Lane, Offset), Entry>,
     firsts: BTreeMap<(TopicId, Lane), Offset>,
+    /// Dead letters that are kept, by their places.
+    letters: BTreeMap<(TopicId, Lane, Offset), MessageId>,
 }
 
 impl Numbers {
@@ -57,7 +63,7 @@ impl Numbers {
 }
 
 /// What committed batches have said so far.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     /// The shard whose batch is read.
     shard: ShardId,
@@ -135,8 +141,14 @@ impl Facts {
         }
         let mut decided = Vec::new();
         for (ticket, answered) in &batch.replies {
-            if let Some(Asked::OfTheLedger | Asked::Commit(_)) = asked.get(ticket) {
+            if let Some(Asked::OfTheLedger | Asked::Commit(_) | Asked::Operator) = asked.get(ticket)
+            {
                 decided.push(ticket.0);
+            }
+            if let (Ok(Reply::Joined { .. }), Some(Asked::Join(joined))) =
+                (answered, asked.get(ticket))
+            {
+                self.open.push(joined.clone());
             }
             if let (Ok(Reply::Committed { repeated: false, .. }), Some(Asked::Commit(topic))) =
                 (answered, asked.get(ticket))
@@ -180,8 +192,8 @@ impl Facts {
         }
     }
 
-    fn id(&self, topic: TopicId, lane: Lane, offset: Offset) -> MessageId {
-        MessageId { restore: 0, shard: self.shard, topic, lane, offset }
+    fn id(&self, topic: TopicId, lane: Lane, offset: Offset, restore: u32) -> MessageId {
+        MessageId { restore, shard: self.shard, topic, lane, offset }
     }
 
     fn all(&self) -> impl Iterator<Item = &Numbers> {
@@ -199,6 +211,9 @@ impl Facts {
             Change::Group(row) => self.group(row),
             Change::GroupGone(id) => {
                 if let Some(gone) = self.here.groups.remove(id) {
+                    if gone.name.starts_with("guest-") {
+                        stats.saw("group of a guest deleted");
+                    }
                     let topic = self.topic_name(gone.topic);
                     self.open.push(Fact::GroupGone { topic, group: gone.name });
                 }
@@ -206,9 +221,11 @@ impl Facts {
             }
             Change::Lane { topic, lane, state } => {
                 let first = self.here.firsts.entry((*topic, *lane)).or_default();
-                if state.first > *first {
+                if state.first != *first {
+                    if state.first > *first {
+                        stats.saw("messages trimmed");
+                    }
                     *first = state.first;
-                    stats.saw("messages trimmed");
                     let topic = self.topic_name(*topic);
                     let partition = lane.partition();
                     self.open.push(Fact::Trimmed { topic, partition, first: state.first });
@@ -234,7 +251,10 @@ impl Facts {
                 let how = match end {
                     End::Acked => How::Acked,
                     End::Dead { asked } => How::Dead { asked: *asked },
-                    End::Purged => unreachable!("no client of the simulation purges"),
+                    End::Purged => {
+                        stats.saw("dead letter purged while a group had it");
+                        How::Purged
+                    }
                 };
                 if *end == End::Acked && entry.state == EntryState::Expired {
                     stats.saw("late ack accepted");
@@ -243,7 +263,7 @@ impl Facts {
             }
             Change::Dead(row) => {
                 if let Some(redriven) = &row.redriven {
-                    let id = name(self.id(row.topic, row.lane, row.offset));
+                    let id = name(self.id(row.topic, row.lane, row.offset, row.restore));
                     stats.saw("dead letter redriven");
                     let (group, new) = (row.group.clone(), name(redriven.new));
                     self.redriven.insert(id.clone(), new.clone());
@@ -257,6 +277,10 @@ impl Facts {
             Change::Mark { kind, id, value } => self.mark(*kind, *id as u32, *value, stats),
             Change::Expire { .. } => stats.saw("records expired"),
             Change::Effect(row) => self.effect(row, now, stats),
+            Change::MessageGone { topic, lane, offset } => {
+                self.dropped(*topic, *lane, *offset, stats);
+            }
+            Change::Pointer(row) => self.pointed(row, stats),
             Change::Ids(_)
             | Change::Note { .. }
             | Change::NoteGone { .. }
@@ -266,10 +290,8 @@ impl Facts {
             | Change::Audit(_)
             | Change::Held { .. }
             | Change::HeldGone { .. }
-            | Change::Pointer(_)
             | Change::History { .. }
             | Change::DeadGone { .. }
-            | Change::MessageGone { .. }
             | Change::Trim { .. }
             | Change::Garbage { .. }
             | Change::GarbageGone(_)
@@ -312,6 +334,7 @@ impl Facts {
     fn topic(&mut self, row: &TopicRow) {
         let settings = Settings::default().with(&row.patch);
         let (name, partitions) = (row.name.clone(), row.partitions);
+        self.open.push(set(&name, &settings));
         self.here.topics.insert(row.id, KnownTopic { name, partitions, settings });
     }
 
@@ -323,10 +346,25 @@ impl Facts {
             let cursors = row.cursors.iter().map(|c| (c.generation.0, c.offset)).collect();
             self.open.push(Fact::GroupMade { topic, group: row.name.clone(), cursors });
             let next = row.cursors.iter().map(|cursor| cursor.offset).collect();
-            let known = KnownGroup { topic: row.topic, name: row.name.clone(), generations, next };
+            let known = KnownGroup {
+                topic: row.topic,
+                name: row.name.clone(),
+                generations,
+                next,
+                paused: None,
+            };
             self.here.groups.insert(row.id, known);
             return;
         };
+        let paused = row.paused.as_ref().map(|paused| paused.until);
+        if known.paused != paused {
+            known.paused = paused;
+            let (topic, group) = (topic.clone(), row.name.clone());
+            self.open.push(match paused {
+                Some(until) => Fact::Paused { topic, group, until: until.map(|until| until.0) },
+                None => Fact::Resumed { topic, group },
+            });
+        }
         for (index, cursor) in row.cursors.iter().enumerate() {
             if known.generations[index] != cursor.generation.0 {
                 known.generations[index] = cursor.generation.0;
@@ -363,7 +401,12 @@ impl Facts {
         let idem = message.envelope.idempotency_key.clone().filter(|_| is_new);
         let asked = self.requested.get(&body_of(message)).filter(|asked| **asked != topic_name);
         let asked = asked.filter(|_| is_new).cloned();
-        let mut until = now + settings.dedupe_ttl_ms;
+        // The key is the requested topic's, and so is its time.
+        let of_asked = asked.as_ref().and_then(|asked| {
+            let mut topics = self.here.topics.values();
+            topics.find(|topic| topic.name == *asked).map(|topic| topic.settings.dedupe_ttl_ms)
+        });
+        let mut until = now + of_asked.unwrap_or(settings.dedupe_ttl_ms);
         if let Some(key) = &idem {
             let topic = asked.clone().unwrap_or_else(|| topic_name.clone());
             let identity = (topic, message.tenant().into(), key.clone());
@@ -381,7 +424,7 @@ impl Facts {
             topic: topic_name.clone(),
             partition: lane.partition(),
             offset,
-            id: name(self.id(topic, lane, offset)),
+            id: name(self.id(topic, lane, offset, message.restore)),
             message: content(message),
             size: message.size(),
             asked,
@@ -390,10 +433,12 @@ impl Facts {
             // Dead letters are read whatever the hour.
             deadline: message.envelope.deadline.map(|d| d.0).filter(|_| message.death.is_none()),
             retry: retry(&policy),
+            follows_topic: message.envelope.retry_policy.is_none(),
             dead_letter: message.death.is_some(),
         }));
         if let Some(death) = &message.death {
-            let dead_id = self.id(topic, lane, offset);
+            let dead_id = self.id(topic, lane, offset, message.restore);
+            self.here.letters.insert((topic, lane, offset), dead_id);
             if death.reason == DeathReason::Undeliverable {
                 stats.saw("dead letter: undeliverable");
                 self.open.push(Fact::CameBack { id: name(dead_id) });

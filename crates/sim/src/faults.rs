@@ -29,8 +29,10 @@ const KINDS_ALONE: usize = 8;
 /// States that the workload must reach sometimes.
 pub(crate) const SOMETIMES: &[&str] = &[
     "ack refused: effects not finished",
+    "all cursors of a group moved",
     "answer lost between nodes",
     "answered twice between nodes",
+    "audit read",
     "backlog full: bytes",
     "backlog full: messages",
     "begin repeated by its nonce",
@@ -51,6 +53,8 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "commit that happened and was not heard of",
     "commit that never reached the database",
     "commit with effects",
+    "dead letter deleted",
+    "dead letter purged while a group had it",
     "dead letter redriven",
     "dead letter: deadline after delivery",
     "dead letter: deadline before delivery",
@@ -78,42 +82,79 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "finish refused: stale fence",
     "finish repeated",
     "give-back",
+    "group created",
     "group deleted",
+    "group of a guest deleted",
     "group paused",
+    "id of before a restore presented",
     "key conflict refused",
     "key found in its last millisecond",
     "key free in its first millisecond",
+    "key of a rejected message used again",
     "key repeated while its first commit was in flight",
     "late ack accepted",
     "late between shards",
     "lease expired",
     "lease extended",
     "lease half over before its commit returned",
+    "lease of before a restore presented",
     "lost between shards",
     "max_open reached",
     "message of another group passed by",
     "message of another shard turned away",
+    "message or group explained",
     "message released because of its effect",
     "message sent to another shard",
     "messages of another shard that were here before",
+    "messages peeked at",
     "messages trimmed",
     "node stepped down",
     "outcome taken on by another message",
+    "patch: dedupe_ttl_ms",
+    "patch: dlq_retention_ms",
+    "patch: effect_ttl_ms",
+    "patch: group_idle_ms",
+    "patch: groups",
+    "patch: history",
+    "patch: keyless",
+    "patch: lease_ms",
+    "patch: max_backlog_bytes",
+    "patch: max_backlog_messages",
+    "patch: max_in_flight",
+    "patch: max_open",
+    "patch: on_doubt",
+    "patch: require_token",
+    "patch: retention_bytes",
+    "patch: retention_ms",
+    "patch: retry_policy",
+    "patch: setting reset",
+    "pause with an end",
     "pin found again",
     "pinned message stored",
+    "pointer read",
+    "pointer set",
+    "purge by filter",
+    "purge by id",
+    "purge of what is gone",
+    "purge tried without effect",
     "read while a commit was under way",
     "records expired",
     "redrive refused: effects expired",
     "redrive repeated",
     "repeated between shards",
     "seek under load",
+    "settings read",
     "settle refused: generation",
     "settle refused: settled",
     "settle refused: waiting",
+    "shape: hundreds of partitions",
+    "shape: long backlog",
+    "shape: open limit",
     "shard given up",
     "shard taken over from another node",
     "shard taken over with a commit on its way",
     "stale ack refused",
+    "storage restored",
     "topic deleted",
     "unknown commit that had happened",
     "unknown commit that had not happened",
@@ -174,6 +215,10 @@ impl World {
             self.faults.armed = self.faults.round.pop();
         }
         self.plan_fault();
+        // An operator is at work when things go wrong.
+        if self.rng.bool() {
+            self.operate_now();
+        }
         let shard = self.some_shard();
         if self.point(shard) == Point::Idle {
             self.reached(shard, Point::Idle);
@@ -204,6 +249,9 @@ impl World {
         self.faults.armed = None;
         self.stats.telling_faults += u64::from(open || point != Point::Idle);
         *self.stats.faults.entry((kind, point)).or_default() += 1;
+        for operation in self.clients.kinds.values() {
+            *self.stats.struck.entry((*operation, kind)).or_default() += 1;
+        }
         self.record(0, What::Fault { fault: kind.into(), point: point.as_str().into() });
         self.strike(kind, shard);
     }

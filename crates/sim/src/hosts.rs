@@ -351,7 +351,7 @@ impl World {
         let (ownership, authority, recovered) = match recovered {
             Some((ownership, authority, Ok(recovered))) => (ownership, authority, recovered),
             Some((_, _, Err(RecoverError::Damaged(damaged)))) => {
-                self.damaged = Some(damaged);
+                self.found_damage(shard, &damaged);
                 return self.tell_host(id, Event::ClaimFailed(shard));
             }
             Some((_, _, Err(RecoverError::Engine(_)))) | None => {

@@ -190,13 +190,19 @@ impl World {
             owner: None,
             nonce: intent.nonce.clone(),
         };
-        let op = Op::Begin(Box::new(Asked {
+        let asked = Asked {
             effect: intent.effect.clone(),
             lease: intent.under.as_ref().map(|(lease, _)| lease.clone()),
             request: intent.request.clone(),
             nonce: intent.nonce.clone(),
             again: intent.is_again(),
-        }));
+        };
+        let restore = match &intent.of {
+            BeginOf::Delivery { token, .. } => token.restore,
+            BeginOf::Scope { .. } => self.restore,
+        };
+        let is_current = restore == self.restore;
+        let op = if is_current { Op::Begin(Box::new(asked)) } else { Op::Outdated };
         let ticket = self.call(client, op, Command::Begin(Box::new(begin)));
         let intent = Intent { times: intent.times + 1, ..intent };
         book(self, client).begins.insert(ticket, intent);

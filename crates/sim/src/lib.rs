@@ -6,6 +6,7 @@
 //! 3. The simulator does not judge. It writes a history; the checker reads it.
 
 mod admin;
+mod backup;
 pub mod bench;
 mod carry;
 mod clients;
@@ -19,9 +20,13 @@ mod facts;
 mod faults;
 mod forward;
 mod hosts;
+mod kinds;
+mod leaks;
 mod ledger;
 mod network;
 mod node;
+mod operator;
+mod patches;
 mod plan;
 mod producer;
 mod router;

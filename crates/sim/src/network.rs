@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use driftq_checker::history::{Decision, Name, Op, Reply as Told, Right, Status, What};
-use driftq_core::command::{BeginDecision, CommitReceipt, Full, Stale};
+use driftq_checker::history::{
+    Decision, Name, Op, Reply as Told, Right, Shown, ShownState, Status, What,
+};
+use driftq_core::command::{
+    BeginDecision, CommitReceipt, ExplainState, Explained, Full, PeekState, Peeked, Stale,
+};
 use driftq_core::effect::EffectState;
 use driftq_core::{Answered, Command, Rejection, Reply, Ticket};
 
+use crate::facts::operator::settings_text;
+use crate::kinds::kind_of;
 use crate::ledger::{effect_of, in_words};
 use crate::world::{Happening, World};
 
@@ -38,6 +44,7 @@ impl World {
         let ticket = Ticket(self.clients.next_ticket);
         self.stats.operations += 1;
         self.clients.calls.insert(ticket, client);
+        self.clients.kinds.insert(ticket, kind_of(&command));
         self.record(client as u32 + 1, What::Invoked { call: ticket.0, op });
         let delay = self.delay(5);
         self.later(delay, Happening::Request { ticket, command: Box::new(command) });
@@ -49,12 +56,14 @@ impl World {
         let Some(client) = self.clients.calls.remove(&ticket) else {
             return;
         };
+        self.clients.kinds.remove(&ticket);
         let call = ticket.0;
         let (what, outcome) = match heard {
             Heard::Answer(answered) => match *answered {
                 Ok(reply) => {
                     self.saw_reply(&reply);
-                    (What::Done { call, reply: told(&reply) }, Outcome::Done(reply))
+                    let group = self.clients.peeks.remove(&ticket);
+                    (What::Done { call, reply: told(&reply, group) }, Outcome::Done(reply))
                 }
                 Err(rejection) => {
                     let (code, state) = code(&rejection);
@@ -133,8 +142,13 @@ fn saw_effect_rejection(rejection: &Rejection) -> Option<&'static str> {
     Some(state)
 }
 
-fn told(reply: &Reply) -> Told {
+fn told(reply: &Reply, group: Option<Name>) -> Told {
     match reply {
+        Reply::Purged { purged } => Told::Purged { count: *purged },
+        Reply::Topic(view) => Told::Topic { settings: settings_text(&view.settings) },
+        Reply::Pointer(pointer) => Told::Pointer { location: pointer.location.clone() },
+        Reply::Explained(explained) => Told::Inspected(explained_messages(explained)),
+        Reply::Peeked(peeked) => Told::Inspected(peeked_messages(peeked, group)),
         Reply::Produced(receipt) => Told::Produced {
             id: receipt.id.to_string().into(),
             topic: receipt.final_topic.clone(),
@@ -170,17 +184,12 @@ fn told(reply: &Reply) -> Told {
         | Reply::GroupDeleted { .. }
         | Reply::Sought(_)
         | Reply::Joined { .. }
-        | Reply::Topic(_)
         | Reply::Group(_)
         | Reply::Topics(_)
         | Reply::Groups(_)
-        | Reply::Peeked(_)
         | Reply::DeadLetters(_)
-        | Reply::Explained(_)
-        | Reply::Purged { .. }
         | Reply::Arrived(_)
         | Reply::Elsewhere(_)
-        | Reply::Pointer(_)
         | Reply::Pointers(_)
         | Reply::Finished { .. }
         | Reply::Effect(_)
@@ -191,6 +200,46 @@ fn told(reply: &Reply) -> Told {
         | Reply::WouldDeleteTopic { .. }
         | Reply::WouldDeleteGroup { .. } => Told::Ok,
     }
+}
+
+/// What an explanation says of a message that is kept.
+fn explained_messages(explained: &Explained) -> Vec<Shown> {
+    let Explained::Message(message) = explained else { return Vec::new() };
+    let groups = message.groups.iter().filter(|_| message.message.is_some());
+    let shown = groups.map(|group| Shown {
+        id: message.id.to_string().into(),
+        offset: message.offset,
+        group: group.group.clone(),
+        state: match group.state {
+            ExplainState::Ready => ShownState::Ready,
+            ExplainState::Leased => ShownState::Leased,
+            ExplainState::Waiting => ShownState::Waiting,
+            ExplainState::Settled => ShownState::Settled,
+            ExplainState::Dead => ShownState::Dead,
+            ExplainState::Trimmed => ShownState::Trimmed,
+        },
+        attempts: group.attempts,
+    });
+    shown.collect()
+}
+
+fn peeked_messages(peeked: &Peeked, group: Option<Name>) -> Vec<Shown> {
+    let Some(group) = group else { return Vec::new() };
+    let shown = peeked.messages.iter().filter_map(|message| {
+        Some(Shown {
+            id: message.id.to_string().into(),
+            offset: message.offset,
+            group: group.clone(),
+            state: match message.state? {
+                PeekState::Ready => ShownState::Ready,
+                PeekState::Leased => ShownState::Leased,
+                PeekState::Waiting => ShownState::Waiting,
+                PeekState::Settled => ShownState::Settled,
+            },
+            attempts: message.attempts,
+        })
+    });
+    shown.collect()
 }
 
 /// How a state that is replayed is called in a history.

@@ -22,6 +22,7 @@ use crate::facts::Asked;
 use crate::forward::may_come_late;
 use crate::hosts::Request;
 use crate::network::Heard;
+use crate::plan::Shape;
 use crate::stats::Point;
 use crate::world::{Commit, Happening, World};
 
@@ -42,9 +43,13 @@ pub(crate) fn group_counters(group: &GroupView) -> Vec<Counters> {
         leased: cursor.leased,
         waiting: cursor.waiting,
         backlog: cursor.backlog,
+        blocked: cursor.blocked.map(|why| why.as_str().into()),
     };
     group.partitions.iter().enumerate().map(of_partition).collect()
 }
+
+/// How often a connection is looked at whose client takes nothing.
+const STALL_LOOK_MS: u64 = 50;
 
 /// Tickets of commands that nobody waits for.
 const NOBODY: u64 = 1 << 60;
@@ -119,7 +124,16 @@ impl World {
     pub(crate) fn shard_config(&self, shard: ShardId) -> ShardConfig {
         let shards = self.nodes.len() as u32;
         // So few that partitions wait for each other.
-        ShardConfig { shard, shards, retry_reads_max: 2, ..ShardConfig::default() }
+        let open_max = self.open_max;
+        let restore = self.restore;
+        ShardConfig {
+            shard,
+            shards,
+            restore,
+            retry_reads_max: 2,
+            open_max,
+            ..ShardConfig::default()
+        }
     }
 
     /// Starts a node: claims, recovers, serves.
@@ -129,8 +143,7 @@ impl World {
                 Ok(recovered) => recovered,
                 Err(RecoverError::Engine(error)) => panic!("memory does not fail: {error}"),
                 Err(RecoverError::Damaged(damaged)) => {
-                    // Nothing serves this shard any more; the checker sees that.
-                    self.damaged = Some(damaged);
+                    self.found_damage(shard, &damaged);
                     self.later(5_000, Happening::Restart { shard });
                     return;
                 }
@@ -261,9 +274,15 @@ impl World {
         let now = node.now(world_now);
         let pipeline = node.pipeline.next_deadline();
         let sessions = node.connections.values().map(|connection| {
-            connection.session.next_deadline().max(Timestamp(connection.stalled_until))
+            let (due, stalled_until) =
+                (connection.session.next_deadline().0, connection.stalled_until);
+            match connection.session.is_empty() || stalled_until <= world_now {
+                true => due.max(stalled_until),
+                // Nobody takes what waits there: it goes back in time.
+                false => due.max(world_now + STALL_LOOK_MS),
+            }
         });
-        let session_at = sessions.min().map_or(u64::MAX, |at| at.0);
+        let session_at = sessions.min().unwrap_or(u64::MAX);
         let pipeline_at = pipeline.map_or(u64::MAX, |at| world_now + at.since(now));
         let at = pipeline_at.min(session_at).max(world_now + 1);
         if at < node.turn_at || node.turn_at <= world_now {
@@ -286,12 +305,15 @@ impl World {
                     self.later(taken, Happening::ReadTaken { life, read, reads, answer_at });
                 }
                 Output::StartCommit(batch, writes) => {
-                    let is_counted = last_commit == Some(index) && self.rng.u32(0..50) == 0;
+                    let every = if self.shape == Shape::Partitions { 1_000 } else { 50 };
+                    let is_counted = last_commit == Some(index) && self.rng.u32(0..every) == 0;
                     self.start_commit(life, batch, writes, is_counted);
                 }
                 Output::Release(release) => self.release(life, release),
                 Output::Die(damaged) => {
-                    self.damaged = Some(damaged);
+                    if let Some(shard) = self.alive(life).map(|node| node.shard) {
+                        self.found_damage(shard, &damaged);
+                    }
                     self.end_life(life, false);
                     return;
                 }

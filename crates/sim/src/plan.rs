@@ -17,6 +17,52 @@ pub(crate) fn nodes(seed: u64) -> u32 {
     if seed.is_multiple_of(2) { 2 + (seed / 2 % 3) as u32 } else { 1 }
 }
 
+/// What is unusual about a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shape {
+    Usual,
+    /// Hundreds of partitions.
+    Partitions,
+    /// So few messages may be open that groups wait for each other.
+    OpenLimit,
+    /// A long backlog of pages with one message each, before the first consumer comes.
+    Backlog,
+}
+
+/// The shape of a run: every other one is usual.
+pub(crate) fn shape(rng: &mut fastrand::Rng) -> Shape {
+    match rng.u32(0..8) {
+        0 => Shape::Partitions,
+        1..3 => Shape::OpenLimit,
+        3 => Shape::Backlog,
+        _ => Shape::Usual,
+    }
+}
+
+/// How many messages a shard may have open.
+pub(crate) fn open_max(rng: &mut fastrand::Rng, shape: Shape) -> u64 {
+    match shape {
+        Shape::OpenLimit => rng.u64(8..24),
+        Shape::Usual | Shape::Partitions | Shape::Backlog => 1_000_000,
+    }
+}
+
+/// When the consumers of a run come.
+pub(crate) fn consumers_at_ms(shape: Shape) -> u64 {
+    match shape {
+        Shape::Backlog => 240_000,
+        Shape::Usual | Shape::Partitions | Shape::OpenLimit => 0,
+    }
+}
+
+/// How many message keys there are: enough for every partition.
+pub(crate) fn keys(shape: Shape) -> u32 {
+    match shape {
+        Shape::Partitions => 4_000,
+        Shape::Usual | Shape::OpenLimit | Shape::Backlog => 20,
+    }
+}
+
 /// A topic of the run.
 #[derive(Debug, Clone)]
 pub(crate) struct TopicPlan {
@@ -29,7 +75,16 @@ pub(crate) struct TopicPlan {
 }
 
 /// The topics of a run.
-pub(crate) fn topics(rng: &mut fastrand::Rng) -> Vec<TopicPlan> {
+pub(crate) fn topics(rng: &mut fastrand::Rng, shape: Shape) -> Vec<TopicPlan> {
+    // In some runs idle groups are deleted at the moment at which messages are trimmed.
+    let is_together = rng.u32(0..3) == 0;
+    let (idle_ms, retention_ms) = match is_together {
+        true => (Some(Some(60_000)), 60_000),
+        false => {
+            let idle_ms = (rng.u32(0..4) != 0).then(|| Some(rng.u64(60_000..70_000)));
+            (idle_ms, rng.u64(0..60_000))
+        }
+    };
     let retry_policy = Some(RetryPolicy {
         max_attempts: rng.i32(3..6),
         backoff_ms: rng.u64(50..400),
@@ -48,10 +103,15 @@ pub(crate) fn topics(rng: &mut fastrand::Rng) -> Vec<TopicPlan> {
     vec![
         TopicPlan {
             name: "wide",
-            partitions: rng.u32(2..6),
+            partitions: match shape {
+                Shape::Partitions => rng.u32(200..400),
+                Shape::Usual | Shape::OpenLimit | Shape::Backlog => rng.u32(2..6),
+            },
             settings: SettingsPatch {
                 max_in_flight: Some(rng.u32(3..12)),
-                retention_ms: Some(rng.u64(0..60_000)),
+                retention_ms: Some(retention_ms),
+                group_idle_ms: idle_ms,
+                dlq_retention_ms: rng.bool().then(|| Some(rng.u64(60_000..120_000))),
                 ..common.clone()
             },
             groups: &["biller", "mailer"],
@@ -65,6 +125,7 @@ pub(crate) fn topics(rng: &mut fastrand::Rng) -> Vec<TopicPlan> {
                 max_open: Some(rng.u32(2..5)),
                 max_backlog_messages: Some(rng.u64(20..60)),
                 retention_ms: Some(rng.u64(0..5_000)),
+                group_idle_ms: rng.bool().then_some(Some(60_000)),
                 ..common.clone()
             },
             groups: &["shipper"],

@@ -10,6 +10,7 @@ use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Tim
 
 use crate::clients::Client;
 use crate::network::Outcome;
+use crate::plan::keys;
 use crate::world::{Happening, World};
 
 /// Keys a producer remembers having used.
@@ -41,6 +42,8 @@ pub(crate) struct Producer {
     topic: Name,
     in_flight: BTreeMap<Ticket, Sent>,
     used_keys: Vec<Sent>,
+    /// Messages whose last word was a rejection.
+    rejected: Vec<Sent>,
     /// Messages that are to be sent at a moment of their own.
     planned: BTreeMap<u64, Sent>,
     next_plan: u64,
@@ -52,6 +55,7 @@ impl Producer {
             topic,
             in_flight: BTreeMap::new(),
             used_keys: Vec::new(),
+            rejected: Vec::new(),
             planned: BTreeMap::new(),
             next_plan: 0,
         }
@@ -92,6 +96,13 @@ impl World {
                 self.send(client, Sent { body, tenant, times: 0, ..again });
             }
             12..18 if known > 0 => self.aim_at_the_end_of_a_key(client),
+            23..27 if !producer(self, client).rejected.is_empty() => {
+                // Its sender gave up, and another message takes the key.
+                let rejected = producer(self, client).rejected.pop().expect("it is not empty");
+                let body = self.new_body();
+                self.stats.saw("key of a rejected message used again");
+                self.send(client, Sent { body, times: 0, ..rejected });
+            }
             18..23 => {
                 let message = Sent { idem: Some(self.new_key()), ..self.new_message() };
                 self.stats.saw("key repeated while its first commit was in flight");
@@ -165,7 +176,7 @@ impl World {
         let body = self.new_body();
         let key = match self.rng.u32(0..4) {
             0 => Arc::from(""),
-            _ => format!("user:{}", self.rng.u32(0..20)).into(),
+            _ => format!("user:{}", self.rng.u32(0..keys(self.shape))).into(),
         };
         let tenant = (self.rng.u32(0..3) == 0).then(|| Arc::from("acme"));
         let idem = (self.rng.u32(0..2) == 0).then(|| self.new_key());
@@ -221,12 +232,19 @@ impl World {
         let shard = shard_of_topic("default", &topic, self.nodes.len() as u32);
         self.look_around(shard, &mut produce);
         let command = Command::Produce(Box::new(produce));
-        if sent.asks_router || sent.target.is_some() {
+        // A keyed message may go where another one of its key was pinned to.
+        if sent.asks_router || sent.target.is_some() || sent.idem.is_some() {
             self.facts.requested.insert(sent.body, topic.clone());
         }
         let tenant = sent.tenant.clone().unwrap_or_else(|| "default".into());
         let message = Content { body: sent.body, key: sent.key.clone(), tenant };
-        let op = Op::Produce(Asked { topic, message, idem: sent.idem.clone(), size });
+        let op = Op::Produce(Asked {
+            topic,
+            message,
+            idem: sent.idem.clone(),
+            target: sent.target.clone(),
+            size,
+        });
         let ticket = self.call(client, op, command);
         let sent = Sent { times: sent.times + 1, ..sent };
         producer(self, client).in_flight.insert(ticket, sent);
@@ -237,6 +255,14 @@ impl World {
             return;
         };
         let deaths = self.faults.deaths;
+        if let Outcome::Refused(rejection) = &outcome
+            && sent.idem.is_some()
+            && !matches!(rejection, Rejection::KeyConflict)
+        {
+            let rejected = &mut producer(self, client).rejected;
+            rejected.truncate(8);
+            rejected.push(sent.clone());
+        }
         let again = match outcome {
             Outcome::Done(Reply::Produced(receipt)) => {
                 self.stats.produced += 1;

@@ -8,7 +8,7 @@ use driftq_checker::history::{Event, What};
 use driftq_checker::{Report, check};
 use driftq_core::ShardId;
 
-use crate::plan::{END_AT_MS, HEAL_AT_MS};
+use crate::plan::{END_AT_MS, HEAL_AT_MS, Shape};
 use crate::stats::{Stats, Summary};
 use crate::world::{Happening, World};
 
@@ -42,6 +42,7 @@ pub struct Verdict {
 /// Runs a seed.
 pub fn run(seed: u64, is_strict: bool) -> Outcome {
     let mut world = World::new(seed, is_strict);
+    world.record(0, What::Limits { open_max: world.open_max });
     if world.hosts.are_many() {
         world.start_hosts();
     } else {
@@ -51,14 +52,23 @@ pub fn run(seed: u64, is_strict: bool) -> Outcome {
     }
     world.add_clients();
     world.plan_fault();
+    world.plan_restore();
     world.later(HEAL_AT_MS, Happening::Heal);
     while let Some(happening) = world.next(END_AT_MS) {
         world.happen(happening);
     }
     world.now = END_AT_MS;
+    world.look_for_leaks();
     world.record(0, What::Ended);
+    match world.shape {
+        Shape::Partitions => world.stats.saw("shape: hundreds of partitions"),
+        Shape::OpenLimit => world.stats.saw("shape: open limit"),
+        Shape::Backlog => world.stats.saw("shape: long backlog"),
+        Shape::Usual => {}
+    }
     world.stats.simulated_ms = END_AT_MS;
     assert_eq!(world.defects, 0, "deciding panicked");
+    assert_eq!(world.gaps, 0, "an audit chain has gaps");
     world.stats.groups = world.facts.live_groups().len() as u64;
     Outcome { history: world.history, stats: world.stats }
 }
@@ -66,6 +76,9 @@ pub fn run(seed: u64, is_strict: bool) -> Outcome {
 impl World {
     fn happen(&mut self, happening: Happening) {
         match happening {
+            Happening::BackUp => self.back_up(),
+            Happening::Restore => self.restore_backup(),
+            Happening::Goes { consumer } => self.hang_up(consumer),
             Happening::Turn { life } => {
                 self.write_lines(life);
                 self.turn_node(life);

@@ -3,6 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::kinds::OPERATIONS;
+
+/// So many runs meet every operation with every fault.
+const TABLE_SEEDS: u64 = 2_000;
+
 /// Where a batch was when a fault struck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Point {
@@ -36,6 +41,8 @@ impl Point {
 pub struct Stats {
     /// Faults by kind and point.
     pub faults: BTreeMap<(&'static str, Point), u64>,
+    /// Calls that were under way when a fault struck, by what they are and by the fault.
+    pub struck: BTreeMap<(&'static str, &'static str), u64>,
     /// Faults while a commit was undecided or a lease open.
     pub telling_faults: u64,
     /// States that must be reached sometimes.
@@ -67,6 +74,9 @@ impl Stats {
     pub fn add(&mut self, other: &Stats) {
         for (cell, count) in &other.faults {
             *self.faults.entry(*cell).or_default() += count;
+        }
+        for (cell, count) in &other.struck {
+            *self.struck.entry(*cell).or_default() += count;
         }
         for (state, count) in &other.sometimes {
             *self.sometimes.entry(state).or_default() += count;
@@ -102,6 +112,13 @@ impl Summary {
                 }
             }
         }
+        for operation in OPERATIONS.into_iter().filter(|_| self.seeds >= TABLE_SEEDS) {
+            for fault in crate::faults::KINDS {
+                if !self.stats.struck.contains_key(&(operation, fault)) {
+                    short.push(format!("no {operation} during {fault}"));
+                }
+            }
+        }
         let least = self.seeds / 20;
         for (state, count) in &self.stats.sometimes {
             if *count < least.max(1) {
@@ -109,6 +126,25 @@ impl Summary {
             }
         }
         short
+    }
+}
+
+impl Summary {
+    /// The table of operations and faults.
+    fn write_struck(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<14}", "operation")?;
+        for fault in crate::faults::KINDS {
+            write!(f, "{fault:>17}")?;
+        }
+        writeln!(f)?;
+        for operation in OPERATIONS {
+            write!(f, "{operation:<14}")?;
+            for fault in crate::faults::KINDS {
+                write!(f, "{:>17}", self.stats.struck.get(&(operation, fault)).unwrap_or(&0))?;
+            }
+            writeln!(f)?;
+        }
+        writeln!(f)
     }
 }
 
@@ -127,6 +163,7 @@ impl fmt::Display for Summary {
             writeln!(f)?;
         }
         writeln!(f)?;
+        self.write_struck(f)?;
         for (state, count) in &self.stats.sometimes {
             writeln!(f, "sometimes {state:<50} {count:>10}")?;
         }

@@ -15,12 +15,13 @@ use driftq_core::{
 };
 use driftq_storage::Memory;
 
+use crate::backup::Backup;
 use crate::clients::Clients;
 use crate::facts::Facts;
 use crate::faults::Faults;
 use crate::hosts::{HostEvent, Hosts};
 use crate::node::Node;
-use crate::plan::TopicPlan;
+use crate::plan::{Shape, TopicPlan};
 use crate::stats::Stats;
 
 /// The authority's clock when a run begins.
@@ -57,6 +58,8 @@ pub(crate) enum Happening {
     Line { consumer: ConsumerId, delivery: Box<Delivery> },
     /// A consumer's connection is gone.
     Hangup { consumer: ConsumerId },
+    /// A consumer goes for good.
+    Goes { consumer: ConsumerId },
     /// A client goes on.
     Wake { client: usize },
     /// A producer sends what it planned for this moment.
@@ -83,6 +86,10 @@ pub(crate) enum Happening {
     Back { ticket: Ticket, answered: Result<Answered, Lost> },
     /// A shard is served again.
     Restart { shard: ShardId },
+    /// A backup is taken.
+    BackUp,
+    /// The storage is restored from it.
+    Restore,
     /// Faults end.
     Heal,
 }
@@ -153,10 +160,17 @@ pub(crate) struct World {
     pub(crate) facts: Facts,
     pub(crate) faults: Faults,
     pub(crate) clients: Clients,
+    pub(crate) backup: Option<Box<Backup>>,
+    /// How often the storage was restored.
+    pub(crate) restore: u32,
     pub(crate) plan: Vec<TopicPlan>,
+    pub(crate) shape: Shape,
+    /// How many messages a shard may have open.
+    pub(crate) open_max: u64,
     /// Check the state after every step: slower, and finds by itself what the checker should find.
     pub(crate) is_strict: bool,
-    pub(crate) damaged: Option<Damaged>,
+    /// Reads of an audit chain that left something out.
+    pub(crate) gaps: u64,
     /// How often deciding panicked.
     pub(crate) defects: u64,
 }
@@ -167,7 +181,9 @@ impl World {
         let authority = Arc::new(AtomicU64::new(EPOCH_MS));
         let read_authority = authority.clone();
         let engine = Memory::new(move || Timestamp(read_authority.load(Ordering::Relaxed)));
-        let plan = crate::plan::topics(&mut rng);
+        let shape = crate::plan::shape(&mut rng);
+        let open_max = crate::plan::open_max(&mut rng, shape);
+        let plan = crate::plan::topics(&mut rng, shape);
         let nodes: Vec<Vec<Node>> =
             (0..crate::plan::shards(&mut rng)).map(|_| Vec::new()).collect();
         let hosts = Hosts::new(crate::plan::nodes(seed), nodes.len() as u32, &mut rng);
@@ -189,9 +205,13 @@ impl World {
             facts: Facts::default(),
             faults: Faults::default(),
             clients: Clients::default(),
+            backup: None,
+            restore: 0,
             plan,
+            shape,
+            open_max,
             is_strict,
-            damaged: None,
+            gaps: 0,
             defects: 0,
         }
     }
@@ -200,6 +220,15 @@ impl World {
         self.order += 1;
         let (at, order) = (self.now + delay_ms, self.order);
         self.queue.push(Reverse(Queued { at, order, happening }));
+    }
+
+    /// Changes or drops what is to happen, in the same order.
+    pub(crate) fn change_queue(&mut self, change: impl Fn(Happening) -> Option<Happening>) {
+        let queue = std::mem::take(&mut self.queue).into_iter();
+        let changed = queue.filter_map(|Reverse(Queued { at, order, happening })| {
+            Some(Reverse(Queued { at, order, happening: change(happening)? }))
+        });
+        self.queue = changed.collect();
     }
 
     /// The next thing to happen, if it happens before `end`.
@@ -250,6 +279,7 @@ impl World {
             | Happening::Answer { .. }
             | Happening::Line { .. }
             | Happening::Hangup { .. }
+            | Happening::Goes { .. }
             | Happening::Wake { .. }
             | Happening::Planned { .. }
             | Happening::Worked { .. }
@@ -257,6 +287,8 @@ impl World {
             | Happening::Fault
             | Happening::HostStarts
             | Happening::Restart { .. }
+            | Happening::BackUp
+            | Happening::Restore
             | Happening::Heal => None,
         };
         self.hosts.stopped_until(host?, self.now)
@@ -270,6 +302,11 @@ impl World {
     pub(crate) fn jump_clock(&mut self, by_ms: i64) {
         self.authority_ahead += by_ms;
         self.authority.store(self.authority_now().0, Ordering::Relaxed);
+    }
+
+    /// Rows are not what was written. Nothing serves this shard any more; the checker sees that.
+    pub(crate) fn found_damage(&mut self, shard: ShardId, damaged: &Damaged) {
+        self.record(0, What::Damaged { shard: shard.0, why: damaged.to_string().into() });
     }
 
     pub(crate) fn record(&mut self, process: u32, what: What) {

@@ -243,6 +243,9 @@ pub fn ranges_are_ordered_and_bounded(engine: &dyn Engine) {
     assert_eq!(lasts(&read(engine, owner, pages(2, all, true))), [301, 300]);
     assert_eq!(lasts(&read(engine, owner, pages(all, 150, false))), [4, 9], "100 bytes each");
     assert_eq!(lasts(&read(engine, owner, pages(all, 1, false))), [4], "at least one");
+    assert_eq!(lasts(&read(engine, owner, pages(2, 350, false))), [4, 9], "whichever comes first");
+    assert_eq!(lasts(&read(engine, owner, pages(3, 150, false))), [4, 9], "whichever comes first");
+    assert_eq!(lasts(&read(engine, owner, pages(1, 350, true))), [301], "in reverse, too");
     let holding = Read::pages(TOPIC, LANE, 12, 1, all);
     assert_eq!(lasts(&read(engine, owner, holding)), [300], "the page that holds an offset");
     let from = Key::Page { topic: TOPIC, lane: LANE, last: 9 };
@@ -261,6 +264,27 @@ pub fn ranges_are_ordered_and_bounded(engine: &dyn Engine) {
     let nowhere =
         Read::Range { from: to, to: from, reverse: false, rows: all, bytes: all, bodies: true };
     assert_eq!(read(engine, owner, nowhere), []);
+}
+
+/// No answer has more rows than were asked for, however many there are, and the next read goes on behind its last
+/// row: nothing is skipped and nothing comes twice.
+pub fn a_long_range_is_read_in_steps(engine: &dyn Engine) {
+    const COUNT: u64 = 1_000;
+    let owner = claim(engine, SHARD);
+    let rows: Vec<Write> = (0..COUNT).map(|at| Write::Put(page(at, at))).collect();
+    commit(engine, owner, 1, &rows);
+    for (rows, bytes, step) in [(64, usize::MAX, 64), (64, 1 << 20, 64), (64, 1_050, 11), (1, 1, 1)]
+    {
+        let (mut from, mut steps) = (0, 0);
+        while from < COUNT {
+            let found = lasts(&read(engine, owner, Read::pages(TOPIC, LANE, from, rows, bytes)));
+            let end = COUNT.min(from + step);
+            assert_eq!(found, (from..end).collect::<Vec<_>>(), "{rows} rows, {bytes} bytes");
+            (from, steps) = (end, steps + 1);
+        }
+        assert_eq!(steps, COUNT.div_ceil(step));
+        assert_eq!(read(engine, owner, Read::pages(TOPIC, LANE, from, rows, bytes)), []);
+    }
 }
 
 /// A range deletes its rows and nothing else.
@@ -416,6 +440,7 @@ macro_rules! conformance {
                 the_chain_outlives_its_owner
                 shards_are_apart
                 ranges_are_ordered_and_bounded
+                a_long_range_is_read_in_steps
                 a_range_is_deleted
                 a_trim_spares_pages_that_reach_out
                 records_go_with_their_bucket

@@ -132,6 +132,7 @@ pub fn layout(table: Table) -> Layout {
 }
 
 /// One value on its way into a statement.
+#[derive(PartialEq, Eq)]
 pub enum Cell<'a> {
     /// A number.
     Number(u64),

@@ -62,6 +62,28 @@ impl Memory {
         Memory { shards: Arc::new(Mutex::new(shards)), authority: self.authority.clone() }
     }
 
+    /// Puts the rows of a backup in the place of those that are here, as an operator does who then says that
+    /// the storage was restored: every ownership of before is over.
+    pub fn restore(&self, backup: &Memory) {
+        let backup = backup.lock().clone();
+        let mut shards = self.lock();
+        let epochs: BTreeMap<ShardId, u64> =
+            shards.iter().map(|(shard, rows)| (*shard, rows.epoch.0)).collect();
+        *shards = backup;
+        for (shard, epoch) in epochs {
+            let rows = shards.entry(shard).or_default();
+            rows.epoch = Epoch(epoch + 1);
+            rows.is_locked = false;
+        }
+    }
+
+    /// Keys of a shard, but for those of records, for tests and tools.
+    pub fn keys(&self, shard: ShardId) -> Vec<Key> {
+        let mut shards = self.lock();
+        let rows = shards.entry(shard).or_default();
+        rows.tables.values().flat_map(|rows| rows.keys().cloned()).collect()
+    }
+
     /// The first half of a commit, as a database does it: whose the shard is, and that nobody claims it until
     /// the end. Where somebody else is between the halves, nothing happens, as after a wait for a lock that was
     /// too long.

@@ -12,9 +12,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::server::{Server, Side};
-use crate::usage::{Memory, memory};
 use crate::verdict::{Verdict, median};
 use crate::wire::{Wire, get, post, request};
+use driftq_e2e::usage::{Memory, memory};
 
 const LONG: u64 = 2_000_000;
 const SHORT: u64 = 10_000;

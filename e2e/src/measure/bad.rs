@@ -11,9 +11,9 @@ use crate::good::World;
 use crate::mutate::{Spoilt, mutate};
 use crate::openapi;
 use crate::server::{Server, Side};
-use crate::usage::memory;
 use crate::verdict::Verdict;
 use crate::wire::Wire;
+use driftq_e2e::usage::memory;
 
 /// Requests that must have been refused.
 const REFUSED: u64 = 100_000;

@@ -7,7 +7,7 @@ use crate::verdict::Verdict;
 use crate::wire::{get, post};
 
 /// Request line and headers, and whether it comes with a message as its body.
-const REQUESTS: [(&str, &str, bool); 8] = [
+const REQUESTS: [(&str, &str, bool); 10] = [
     (
         "a form's POST",
         "POST /v1/produce HTTP/1.1\r\nhost: localhost\r\norigin: http://example.com\r\n\
@@ -30,6 +30,17 @@ const REQUESTS: [(&str, &str, bool); 8] = [
         "OPTIONS /v1/produce HTTP/1.1\r\nhost: localhost\r\norigin: http://example.com\r\n\
          access-control-request-method: POST",
         false,
+    ),
+    (
+        "an image",
+        "GET /v1/consume?topic=work&group=g&owner=o HTTP/1.1\r\nhost: localhost\r\n\
+         sec-fetch-site: cross-site\r\nsec-fetch-mode: no-cors\r\nsec-fetch-dest: image",
+        false,
+    ),
+    (
+        "a page of this machine's other port",
+        "POST /v1/produce HTTP/1.1\r\nhost: localhost\r\nsec-fetch-site: same-site",
+        true,
     ),
     ("a rebound name", "GET /v1/topics HTTP/1.1\r\nhost: example.com", false),
     ("a POST to a rebound name", "POST /v1/produce HTTP/1.1\r\nhost: example.com:8080", true),

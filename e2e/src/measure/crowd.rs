@@ -7,9 +7,9 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::server::{Server, Side};
-use crate::usage::{cpu, memory};
 use crate::verdict::Verdict;
 use crate::wire::{Wire, get, post};
+use driftq_e2e::usage::{cpu, memory};
 
 const STREAMS: usize = 1_000;
 /// Longer than a heartbeat's interval: those belong to what idling costs.

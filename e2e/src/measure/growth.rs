@@ -11,9 +11,9 @@ use tokio::time::{Instant, sleep};
 use crate::life::{Life, create};
 use crate::postgres::another;
 use crate::server::{Server, Side};
-use crate::usage::{cpu, memory};
 use crate::verdict::Verdict;
 use crate::wire::{Wire, get, post};
+use driftq_e2e::usage::{cpu, memory};
 
 const WORKERS: usize = 8;
 /// Until what was made has come to rest.

@@ -8,9 +8,9 @@ use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 
 use crate::server::{Server, Side};
-use crate::usage::memory;
 use crate::verdict::{Verdict, median};
 use crate::wire::{Wire, get, post};
+use driftq_e2e::usage::memory;
 
 const TOPIC: &str = "work";
 const NEXT: &str = "next";

@@ -1,4 +1,4 @@
-//! `measure backlog|bloat|growth|http|hostile|ledger|postgres DRIFTQ`: what the server costs and what it bears, against a bar each.
+//! `measure backlog|bloat|edge|growth|http|hostile|ledger|postgres DRIFTQ`: what the server costs and what it bears, against a bar each.
 //!
 //! Sides that are compared run in one process of ours, in turns, so that a noisy machine is unkind to both.
 //! Everything here is one thread: it shares the cores with what it measures.
@@ -12,6 +12,7 @@ mod bloat;
 mod browser;
 mod crowd;
 mod drip;
+mod edge;
 mod good;
 mod growth;
 mod hostile;
@@ -24,7 +25,6 @@ mod openapi;
 mod postgres;
 mod server;
 mod single;
-mod usage;
 mod verdict;
 mod wire;
 
@@ -37,7 +37,7 @@ use anyhow::Context as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str =
-    "usage: measure backlog|bloat|growth|http|hostile|ledger|postgres DRIFTQ [SEED]";
+    "usage: measure backlog|bloat|edge|growth|http|hostile|ledger|postgres DRIFTQ [SEED]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -55,6 +55,7 @@ fn main() -> anyhow::Result<ExitCode> {
             "backlog" => backlog::run(&driftq).await,
             "http" => single::run(&driftq).await,
             "bloat" => bloat::run(&driftq).await,
+            "edge" => edge::run(&driftq).await,
             "growth" => growth::run(&driftq).await,
             "postgres" => postgres::run(&driftq).await,
             "ledger" => ledger::run(&driftq).await,

@@ -23,6 +23,8 @@ pub(crate) enum Side {
     Sqlite(String),
     /// The binary, in memory.
     Memory(String),
+    /// The binary, in memory, with so many connections.
+    Limited { driftq: String, connections: usize },
     /// The binary, on a PostgreSQL that is there, with so many shards.
     Postgres { driftq: String, url: String, shards: u32 },
     /// A handler that reads the request and does nothing, see [`crate::bare`].
@@ -105,13 +107,18 @@ async fn spawn(
 ) -> anyhow::Result<(Child, BufReader<ChildStdout>, SocketAddr)> {
     let mut command = match side {
         Side::Bare => Command::new(std::env::current_exe()?),
-        Side::Sqlite(driftq) | Side::Memory(driftq) | Side::Postgres { driftq, .. } => {
-            Command::new(driftq)
-        }
+        Side::Sqlite(driftq)
+        | Side::Memory(driftq)
+        | Side::Limited { driftq, .. }
+        | Side::Postgres { driftq, .. } => Command::new(driftq),
     };
     match side {
         Side::Bare => command.arg("bare"),
         Side::Memory(_) => command.args(["serve", "--engine", "memory", "--listen", listen]),
+        Side::Limited { connections, .. } => {
+            command.args(["serve", "--engine", "memory", "--listen", listen]);
+            command.args(["--limits-connections", &connections.to_string()])
+        }
         Side::Sqlite(_) => {
             command.args(["serve", "--engine", "sqlite", "--listen", listen, "--data"]);
             command.arg(files.join("data"))

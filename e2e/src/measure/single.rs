@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 
 use crate::load::{Drive, Load};
 use crate::server::{Server, Side};
-use crate::usage::cpu;
 use crate::verdict::{Verdict, median};
 use crate::wire::{Answer, post};
+use driftq_e2e::usage::cpu;
 
 const TOPIC: &str = "bench";
 const ROUNDS: usize = 7;

@@ -241,7 +241,7 @@ impl Patroni {
 
     /// Runs statements on the primary with `psql` and returns their rows, fields divided by `|`.
     pub async fn sql(&self, statements: &str) -> anyhow::Result<String> {
-        psql::ask(&self.psql, &self.url(), statements).await
+        psql::ask(&self.psql, &self.url(), &["-c", statements]).await
     }
 
     async fn is_settled(&self) -> anyhow::Result<bool> {
@@ -257,7 +257,7 @@ impl Patroni {
         let asked =
             "SELECT count(DISTINCT application_name), count(*) FILTER (WHERE sync_state = 'sync')
             FROM pg_stat_replication WHERE state = 'streaming'";
-        let told = psql::ask(&self.psql, &self.node_url(primary), asked).await?;
+        let told = psql::ask(&self.psql, &self.node_url(primary), &["-c", asked]).await?;
         let (following, in_step) = told.split_once('|').context("no two counts")?;
         let all_follow = following.parse::<usize>()? >= started.len() - 1;
         let is_followed = in_step != "0" && view.find(Role::SyncStandby).is_some();

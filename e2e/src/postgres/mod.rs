@@ -7,6 +7,7 @@ pub(crate) mod binaries;
 pub(crate) mod pid_file;
 pub(crate) mod psql;
 
+use std::ffi::OsStr;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -17,6 +18,7 @@ use anyhow::{Context as _, ensure};
 use rustix::process::Signal;
 use tokio::process::Command;
 
+use crate::clock::Clock;
 use crate::directory::Directory;
 use crate::netns::Namespace;
 use crate::processes::{
@@ -54,6 +56,8 @@ pub struct Cluster {
     tcp: Option<SocketAddr>,
     /// The machine it runs on, if that is not ours.
     namespace: Option<Namespace>,
+    /// The clock it reads, if that is not the machine's.
+    clock: Option<Clock>,
     /// None after it was stopped or killed.
     postmaster: Option<Postmaster>,
     // Dropped after the processes are gone.
@@ -68,30 +72,36 @@ struct Postmaster {
 impl Cluster {
     /// One of this version, behind a socket in its directory.
     pub async fn start(version: u32) -> anyhow::Result<Cluster> {
-        Cluster::make(version, None, None).await
+        Cluster::make(version, None, None, None).await
     }
 
     /// One that listens on a free port of this address as well, the same after each start.
     pub async fn start_at(version: u32, address: IpAddr) -> anyhow::Result<Cluster> {
         let port = TcpListener::bind((address, 0))?.local_addr()?.port();
-        Cluster::make(version, Some(SocketAddr::new(address, port)), None).await
+        Cluster::make(version, Some(SocketAddr::new(address, port)), None, None).await
     }
 
     /// One that runs in a namespace, the only one there. Its socket reaches it from everywhere.
     pub async fn start_in(version: u32, namespace: &Namespace) -> anyhow::Result<Cluster> {
         let tcp = SocketAddr::from((namespace.address(), PORT));
-        Cluster::make(version, Some(tcp), Some(namespace.clone())).await
+        Cluster::make(version, Some(tcp), Some(namespace.clone()), None).await
+    }
+
+    /// One that reads another clock, behind a socket in its directory.
+    pub async fn start_with(version: u32, clock: Clock) -> anyhow::Result<Cluster> {
+        Cluster::make(version, None, None, Some(clock)).await
     }
 
     async fn make(
         version: u32,
         tcp: Option<SocketAddr>,
         namespace: Option<Namespace>,
+        clock: Option<Clock>,
     ) -> anyhow::Result<Cluster> {
         let binaries = binaries::find(version)?;
         let directory = Directory::make()?;
         account::own(directory.path())?;
-        let mut cluster = Cluster { binaries, tcp, namespace, postmaster: None, directory };
+        let mut cluster = Cluster { binaries, tcp, namespace, clock, postmaster: None, directory };
         cluster.initialize().await?;
         cluster.start_again().await?;
         Ok(cluster)
@@ -127,7 +137,24 @@ impl Cluster {
 
     /// Runs statements with `psql` and returns their rows, fields divided by `|`.
     pub async fn sql(&self, statements: &str) -> anyhow::Result<String> {
-        psql::ask(&binaries::psql(&self.binaries), &self.socket_url(), statements).await
+        psql::ask(&binaries::psql(&self.binaries), &self.socket_url(), &["-c", statements]).await
+    }
+
+    /// Runs the statements of a file.
+    pub async fn load(&self, file: &Path) -> anyhow::Result<()> {
+        let file = file.display().to_string();
+        psql::ask(&binaries::psql(&self.binaries), &self.socket_url(), &["-f", &file]).await?;
+        Ok(())
+    }
+
+    /// Writes a dump of its database, as SQL.
+    pub async fn dump(&self) -> anyhow::Result<Vec<u8>> {
+        let mut dump = Command::new(self.binaries.join("pg_dump"));
+        dump.args(["--no-owner", "--no-privileges", "--dbname", &self.socket_url()]);
+        let said = tokio::time::timeout(PATIENCE, dump.kill_on_drop(true).output()).await;
+        let said = said.context("pg_dump does not end")?.context("start pg_dump")?;
+        ensure!(said.status.success(), "pg_dump: {}", String::from_utf8_lossy(&said.stderr));
+        Ok(said.stdout)
     }
 
     /// Puts a copy of a file, for its eyes only, into its data directory.
@@ -251,10 +278,19 @@ impl Cluster {
     }
 
     fn command(&self, program: &str) -> std::process::Command {
-        account::command(self.binaries.join(program).as_os_str(), |program| match &self.namespace {
-            Some(namespace) => namespace.command(program),
-            None => std::process::Command::new(program),
-        })
+        let program = self.binaries.join(program);
+        let command = |program: &OsStr| {
+            account::command(program, |program| match &self.namespace {
+                Some(namespace) => namespace.command(program),
+                None => std::process::Command::new(program),
+            })
+        };
+        let Some(clock) = &self.clock else { return command(program.as_os_str()) };
+        // After the change of user: what libfaketime shares could not be opened otherwise.
+        let mut command = command("env".as_ref());
+        let variables = clock.variables().into_iter();
+        command.args(variables.map(|(name, value)| format!("{name}={value}"))).arg(program);
+        command
     }
 
     fn port(&self) -> u16 {

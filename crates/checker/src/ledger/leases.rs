@@ -31,7 +31,7 @@ impl<'s, 'a> Leases<'s, 'a> {
         } else if let Step::Ended { entry, how, .. } = *step {
             let is_open = match how {
                 How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => true,
-                How::Acked | How::Dead { .. } => false,
+                How::Acked | How::Dead { .. } | How::Purged => false,
             };
             self.entries[entry] = Entry { leased: 0, is_open };
         } else if let Step::Died { entry, .. } = *step {
@@ -49,6 +49,11 @@ impl<'s, 'a> Leases<'s, 'a> {
     fn is_current(&self, entry: EntryId) -> bool {
         let places = &self.story.places;
         self.cursors[places.cursor_of(entry)] == Some(places.generation_of(entry))
+    }
+
+    /// The cursor was moved, or topic or group is gone.
+    pub(super) fn is_left(&self, entry: EntryId) -> bool {
+        !self.is_current(entry)
     }
 
     /// The attempt has its delivery.

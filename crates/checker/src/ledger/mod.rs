@@ -17,7 +17,7 @@ use std::fmt;
 use crate::history::{Finish, How, Lease, Progress, Record, Status};
 use crate::ids::{CallId, Column, EffectId, EntryId, FastMap, FastSet};
 use crate::invariant::Invariant;
-use crate::invariant::Invariant::{I34, I37};
+use crate::invariant::Invariant::{I34, I37, I43};
 use crate::report::Findings;
 use crate::story::{Ask, Batch, Seen, Step, Story};
 
@@ -31,13 +31,21 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         return;
     }
     let mut judge = Judge::new(story, findings);
+    let mut over_since_healing = None;
     for moment in &story.moments {
+        if story.healed.is_some_and(|healed| healed < moment.seq) {
+            over_since_healing.get_or_insert_with(|| judge.over());
+        }
         match moment.seen {
             Seen::Invoked(call) => judge.asked(call),
             Seen::Answered(call) => judge.answered(call),
             Seen::Committed(batch) => judge.commit(&story.batches[batch]),
-            Seen::Delivered { .. } => {}
+            Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
+    }
+    // Without a time of rest nobody can say that it should have begun by now.
+    if let (Some(ended), Some(over)) = (story.ended, over_since_healing) {
+        judge.all_will_end(ended, &over);
     }
 }
 
@@ -86,12 +94,6 @@ impl Known<'_> {
     /// Nothing but its keeping has changed.
     fn is_as_far_as(&self, record: &Record) -> bool {
         self.record.right == record.right && self.record.progress == record.progress
-    }
-
-    /// Its outcome is over with its messages, and from before a key was accepted as new.
-    fn is_of_earlier_life(&self, accepted: u64) -> bool {
-        let is_over = self.record.kept_until.is_some();
-        is_over && matches!(self.record.progress, Progress::Known(_)) && self.since < accepted
     }
 
     /// What it says of itself, if it is one of those that are replayed.
@@ -146,7 +148,13 @@ impl<'s, 'a> Judge<'s, 'a> {
             | Ask::ExtendEffect { .. }
             | Ask::Produce(_)
             | Ask::Settle(_)
-            | Ask::CreateGroup(_)
+            | Ask::CreateGroup(..)
+            | Ask::SeekAll(..)
+            | Ask::Purge { .. }
+            | Ask::Inspect(_)
+            | Ask::ReadPointer { .. }
+            | Ask::Settings(_)
+            | Ask::Outdated
             | Ask::DeleteGroup(_)
             | Ask::DeleteTopic(_)
             | Ask::Seek(_)
@@ -193,6 +201,52 @@ impl<'s, 'a> Judge<'s, 'a> {
         }
     }
 
+    /// No message that a life of an effect was begun under is open.
+    fn has_no_message(&self, effect: EffectId, life: u64) -> bool {
+        let holders = self.holders.get(&(effect, life)).into_iter().flatten();
+        holders.into_iter().all(|(entry, _)| !self.leases.is_open(*entry))
+    }
+
+    /// Its outcome was known before a key was accepted as new, and its messages are over.
+    fn is_of_earlier_life(&self, effect: EffectId, known: Known<'_>, accepted: u64) -> bool {
+        matches!(known.record.progress, Progress::Known(_))
+            && known.since < accepted
+            && self.has_no_message(effect, known.record.right.life)
+    }
+
+    /// Effects with a known outcome whose messages are all over, and whose time has not begun.
+    fn unending(&self) -> Vec<(EffectId, &'a Record)> {
+        let effects = self.story.places.effects.ids();
+        let known = effects.filter_map(|effect| Some((effect, self.effects[effect]?.record)));
+        let unending = known.filter(|(effect, record)| {
+            matches!(record.progress, Progress::Known(_))
+                && record.kept_until.is_none()
+                && self.has_no_message(*effect, record.right.life)
+        });
+        unending.collect()
+    }
+
+    fn over(&self) -> FastSet<(EffectId, u64)> {
+        self.unending().into_iter().map(|(effect, record)| (effect, record.right.life)).collect()
+    }
+
+    /// Every outcome is forgotten some day: its time begins soon after its last message is over.
+    fn all_will_end(&mut self, ended: u64, over_since_healing: &FastSet<(EffectId, u64)>) {
+        self.seq = ended;
+        for (effect, record) in self.unending() {
+            let life = (effect, record.right.life);
+            if over_since_healing.contains(&life) {
+                let holders = self.holders.get(&life).map_or(&[][..], Vec::as_slice);
+                let all = holders.len();
+                let left = holders.iter().filter(|(entry, _)| self.leases.is_left(*entry)).count();
+                let says = format_args!(
+                    "is known, its {all} messages are over ({left} left by their group), and its time never begins"
+                );
+                self.breaks(I43, effect, says);
+            }
+        }
+    }
+
     /// A message is done: every effect that was begun under it has a known outcome.
     fn acked(&mut self, entry: EntryId) {
         for effect in self.begun.remove(&entry).unwrap_or_default() {
@@ -221,7 +275,13 @@ fn effect_of(ask: Ask<'_>) -> Option<EffectId> {
         | Ask::Resolve { effect, .. } => Some(effect),
         Ask::Produce(_)
         | Ask::Settle(_)
-        | Ask::CreateGroup(_)
+        | Ask::CreateGroup(..)
+        | Ask::SeekAll(..)
+        | Ask::Purge { .. }
+        | Ask::Inspect(_)
+        | Ask::ReadPointer { .. }
+        | Ask::Settings(_)
+        | Ask::Outdated
         | Ask::DeleteGroup(_)
         | Ask::DeleteTopic(_)
         | Ask::Seek(_)

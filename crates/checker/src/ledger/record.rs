@@ -79,7 +79,7 @@ impl<'a> Judge<'_, 'a> {
     ) {
         let Some(entry) = under else { return };
         let Some(accepted) = self.accepted_under(effect, entry) else { return };
-        if former.under != under && former.is_of_earlier_life(accepted) {
+        if former.under != under && self.is_of_earlier_life(effect, former, accepted) {
             let (since, text) = (former.since, self.story.places.entry_text(entry));
             let says = format_args!(
                 "was over at {since}, and goes on under {text}, whose key was new at {accepted}"
@@ -104,7 +104,7 @@ impl<'a> Judge<'_, 'a> {
         let now = self.now;
         let accepted = under.and_then(|entry| self.accepted_under(effect, entry));
         let is_accepted_since =
-            accepted.is_some_and(|accepted| former.is_of_earlier_life(accepted));
+            accepted.is_some_and(|accepted| self.is_of_earlier_life(effect, former, accepted));
         if !former.is_over(now) && !is_accepted_since {
             let (progress, until) = (former.record.progress, former.record.kept_until);
             let says =

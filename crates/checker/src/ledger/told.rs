@@ -25,7 +25,7 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) {
         match moment.seen {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(call),
-            Seen::Delivered { .. } | Seen::Committed(_) => {}
+            Seen::Delivered { .. } | Seen::Committed(_) | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
 }

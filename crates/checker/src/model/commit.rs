@@ -18,9 +18,9 @@ impl<'a> Model<'_, 'a> {
         self.seq = batch.seq;
         self.now = batch.now;
         let Batch { seq, shard, epoch, number, now, .. } = *batch;
-        let Some(last) = self.shards.insert(shard, ShardState { number, epoch, now }) else {
-            return;
-        };
+        let last = self.shards.insert(shard, ShardState { number, epoch, now });
+        self.served_by(shard, last.is_some_and(|last| last.epoch != epoch));
+        let Some(last) = last else { return };
         if number.checked_sub(1) != Some(last.number) {
             let says = format_args!("batch {number} of shard {shard} follows {}", last.number);
             self.findings.add(I8, seq, says);
@@ -50,7 +50,7 @@ impl<'a> Model<'_, 'a> {
         lane.high = high.max(offset.saturating_add(1));
         lane.stored.push(put.at);
         lane.has_dead_letters |= put.stored.dead_letter;
-        self.messages[put.at] = Some(Message { put, seq: self.seq });
+        self.messages[put.at] = Some(Message { put, seq: self.seq, at: self.now });
         self.positions[put.id] = Some(put.at);
         if put.stored.dead_letter {
             self.buried.push(put.id);

@@ -68,7 +68,8 @@ impl Model<'_, '_> {
             && told.next == state.next
             && told.high == high
             && told.leased == state.leased
-            && told.waiting == state.waiting;
+            && told.waiting == state.waiting
+            && self.is_blocked_by(counted.cursor, told.blocked.as_deref());
         if !is_true {
             let text = self.story.places.cursor_text(counted.cursor);
             let says = format_args!(

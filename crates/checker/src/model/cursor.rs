@@ -56,8 +56,9 @@ impl Model<'_, '_> {
             self.breaks(I25, entry, format_args!("is read first where {next} comes next"));
         }
         let lane = &self.lanes[places.cursors.key(cursor).1];
-        // Only dead letters are trimmed before every group has read them.
-        let is_purged = lane.has_dead_letters && offset <= lane.first;
+        // Only dead letters are trimmed or deleted before every group has read them.
+        let is_purged = lane.has_dead_letters && offset <= lane.first
+            || (next..offset).all(|offset| self.is_dropped(cursor, offset));
         if offset > next && !is_purged {
             self.breaks(I27, entry, format_args!("is read first where {next} comes next"));
         }
@@ -76,14 +77,25 @@ impl Model<'_, '_> {
         self.becomes(entry, State::Passed);
         let group = self.story.places.group_of(self.story.places.cursor_of(entry));
         let for_group = self.message_of(entry).and_then(|message| message.put.for_group);
-        if for_group.is_none_or(|only| only == group) {
+        let is_dropped = {
+            let places = &self.story.places;
+            self.is_dropped(places.cursor_of(entry), places.offset_of(entry))
+        };
+        if for_group.is_none_or(|only| only == group) && !is_dropped {
             self.breaks(I1, entry, format_args!("is passed by, though it is for this group"));
         }
     }
 
     pub(super) fn trimmed(&mut self, lane: LaneId, first: u64) {
         let state = &mut self.lanes[lane];
-        state.first = state.first.max(first);
+        let former = state.first;
+        state.first = former.max(first);
+        if first < former {
+            let text = self.story.places.lane_text(lane);
+            let says = format_args!("{text} begins at {first} again, it was trimmed to {former}");
+            self.findings.add(I8, self.seq, says);
+            return;
+        }
         if state.has_dead_letters {
             return;
         }

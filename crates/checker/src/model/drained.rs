@@ -42,6 +42,7 @@ impl Model<'_, '_> {
                 }
                 // Dead letters may be dropped before a group has read them.
                 State::Fresh if lane.has_dead_letters && offset < lane.first => {}
+                State::Fresh if self.is_dropped(cursor, offset) => {}
                 State::Fresh => {
                     n_unread += 1;
                     let only = self.messages[*at].and_then(|message| message.put.for_group);

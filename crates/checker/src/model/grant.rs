@@ -16,6 +16,7 @@ impl Model<'_, '_> {
             self.breaks(I2, entry, format_args!("is granted and not stored"));
             return;
         };
+        self.not_paused(entry);
         self.fenced(entry, granted.lease.attempt);
         self.timed(entry, &message);
         self.limited(entry, granted.spent, &message);
@@ -26,6 +27,7 @@ impl Model<'_, '_> {
         let lease = State::Leased { until: granted.until, consumer: granted.consumer };
         self.becomes(entry, lease);
         self.crowded(entry, granted);
+        self.progressed(self.story.places.cursor_of(entry));
     }
 
     /// The attempt follows the last one, and the last one is over.
@@ -84,7 +86,17 @@ impl Model<'_, '_> {
             self.breaks(I18, entry, says);
         }
         let stored = message.put.stored;
-        if let Some(max) = stored.retry.max_attempts
+        let state = self.entries[entry];
+        let limit = match state.state {
+            // A limit that was lowered since takes no attempt back.
+            State::Waiting { .. } => state.limit,
+            State::Fresh
+            | State::Leased { .. }
+            | State::Acked
+            | State::Dead { .. }
+            | State::Passed => self.retry_of(message).max_attempts,
+        };
+        if let Some(max) = limit
             && spent > max
             && !stored.dead_letter
         {

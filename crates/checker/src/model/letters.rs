@@ -44,7 +44,9 @@ impl Model<'_, '_> {
         let topic = places.topic_of(places.cursor_of(death.entry));
         let is_trimmed = self.positions[death.id].is_some_and(|at| {
             let (lane, offset) = places.positions.key(at);
-            self.topics_gone[places.lanes.key(lane).0] || offset < self.lanes[lane].first
+            self.topics_gone[places.lanes.key(lane).0]
+                || offset < self.lanes[lane].first
+                || self.operator.dropped[death.id]
         });
         self.topics_gone[topic] || is_trimmed
     }

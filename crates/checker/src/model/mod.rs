@@ -12,7 +12,10 @@ mod cursor;
 mod death;
 mod drained;
 mod grant;
+mod inspect;
 mod letters;
+mod operator;
+mod progress;
 mod settle;
 
 use std::fmt;
@@ -25,6 +28,8 @@ use crate::story::{Batch, Put, Seen, Settle, Step, Story};
 
 use commit::ShardState;
 use death::Death;
+use operator::Operator;
+use progress::Progress;
 
 /// Judges everything that was committed, and how it ended.
 pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
@@ -36,13 +41,15 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
                 if let Some(settle) = story.settled_by(call) {
                     model.asked(settle);
                 }
+                model.operated(call);
             }
             Seen::Committed(batch) => {
                 let batch = &story.batches[batch];
                 model.commit(batch);
                 counted.after(&mut model, batch);
             }
-            Seen::Answered(_) | Seen::Delivered { .. } => {}
+            Seen::Left(consumer) => model.left(consumer),
+            Seen::Answered(_) | Seen::Delivered { .. } | Seen::Written { .. } => {}
         }
     }
     counted.finish(&mut model);
@@ -76,6 +83,8 @@ struct Model<'s, 'a> {
     died: Vec<usize>,
     buried: Vec<LabelId>,
     came_back: Vec<LabelId>,
+    operator: Operator<'a>,
+    progress: Progress,
 }
 
 /// A partition of a topic.
@@ -94,8 +103,9 @@ struct LaneState {
 #[derive(Clone, Copy)]
 struct Message<'a> {
     put: Put<'a>,
-    /// The batch that stored it.
+    /// The batch that stored it, and its time.
     seq: u64,
+    at: u64,
 }
 
 /// A group's place in a partition.
@@ -127,6 +137,8 @@ struct EntryState {
     asked: Verbs,
     /// The batch that says why it is dead.
     died: Option<u64>,
+    /// How often it could be granted in all when its last attempt failed.
+    limit: Option<u32>,
 }
 
 impl EntryState {
@@ -205,6 +217,8 @@ impl<'s, 'a> Model<'s, 'a> {
             died: Vec::new(),
             buried: Vec::new(),
             came_back: Vec::new(),
+            operator: Operator::new(story),
+            progress: Progress::new(story),
         }
     }
 
@@ -228,17 +242,36 @@ impl<'s, 'a> Model<'s, 'a> {
 
     fn commit(&mut self, batch: &Batch) {
         self.open(batch);
+        let mut looks = self.looks_of(batch);
+        looks.iter_mut().for_each(|look| self.look(look));
         for step in self.story.steps_of(batch) {
-            self.step(step);
+            self.step(batch.shard, step);
+            looks.iter_mut().for_each(|look| self.look(look));
         }
         self.close();
+        self.close_purges();
+        looks.into_iter().for_each(|look| self.judge_look(batch, look));
+        self.progress_after(batch);
     }
 
-    fn step(&mut self, step: &Step<'a>) {
+    fn step(&mut self, shard: u32, step: &Step<'a>) {
         match *step {
             Step::Stored(put) => self.stored(put),
-            Step::Opened { life, offset } => self.opened(life, offset),
+            Step::Opened { life, offset } => {
+                let (cursor, _) = self.story.places.lives.key(life);
+                let reader = self.story.places.cursors.key(cursor).0;
+                self.is_of_shard(reader, shard);
+                self.group_begins(reader);
+                self.opened(life, offset);
+                self.progressed(cursor);
+            }
+            Step::Set { topic, settings } => self.set(topic, settings),
+            Step::Paused { reader, until } => self.paused(reader, until),
+            Step::Resumed { reader } => self.resumed(reader),
+            Step::Joined { consumer, reader } => self.joined(consumer, reader),
+            Step::Dropped { id } => self.dropped(id),
             Step::GroupGone { reader } => {
+                self.group_gone(reader);
                 self.story.places.cursors_of(reader).for_each(|cursor| self.closed(cursor));
             }
             Step::TopicGone { topic } => {
@@ -252,7 +285,8 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Died { entry, attempt, reason, id } => self.died(entry, attempt, reason, id),
             Step::Trimmed { lane, first } => self.trimmed(lane, first),
             // Other judges look at these.
-            Step::Deduplicated { .. }
+            Step::Pointed { .. }
+            | Step::Deduplicated { .. }
             | Step::Pinned { .. }
             | Step::Redriven { .. }
             | Step::Recorded { .. }

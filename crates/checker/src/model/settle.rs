@@ -31,8 +31,16 @@ impl Model<'_, '_> {
             return;
         }
         self.reasoned(entry, how);
+        if let How::Nacked { .. } | How::Expired { .. } = how {
+            let retry = self.message_of(entry).map(|message| self.retry_of(&message));
+            self.entries[entry].limit = retry.and_then(|retry| retry.max_attempts);
+        }
         match how {
             How::Acked => self.becomes(entry, State::Acked),
+            How::Purged => {
+                self.purged(entry);
+                self.becomes(entry, State::Acked);
+            }
             How::Nacked { due, asked } => {
                 self.backed_off(entry, due, asked);
                 self.becomes(entry, State::Waiting { due, is_expired: false });
@@ -60,7 +68,7 @@ impl Model<'_, '_> {
             State::Leased { .. } => true,
             State::Waiting { is_expired, .. } => match how {
                 How::Acked | How::Nacked { .. } | How::Dead { asked: true } => is_expired,
-                How::Dead { asked: false } => true,
+                How::Dead { asked: false } | How::Purged => true,
                 How::Expired { .. } | How::Returned { .. } => false,
             },
             State::Fresh => false,
@@ -99,6 +107,9 @@ impl Model<'_, '_> {
             How::Expired { .. } if is_early => {
                 self.breaks(I15, entry, format_args!("expires at {now}, before its time"));
             }
+            // There is no dead letter of a dead letter: one that failed for good is tried again.
+            How::Nacked { .. }
+                if self.is_dead_letter(entry) && self.was_asked(entry, |asked| asked.last) => {}
             How::Nacked { .. } if !self.was_asked(entry, |asked| asked.nack) => {
                 self.breaks(I15, entry, format_args!("is nacked, and nobody nacked it"));
             }
@@ -111,8 +122,13 @@ impl Model<'_, '_> {
             | How::Nacked { .. }
             | How::Expired { .. }
             | How::Returned { .. }
+            | How::Purged
             | How::Dead { .. } => {}
         }
+    }
+
+    fn is_dead_letter(&self, entry: EntryId) -> bool {
+        self.message_of(entry).is_some_and(|message| message.put.stored.dead_letter)
     }
 
     /// The wait is what the worker or the policy says. A nack that comes after the lease ran out may
@@ -130,11 +146,11 @@ impl Model<'_, '_> {
         let Some(message) = self.message_of(entry).filter(|_| !asked) else {
             return;
         };
-        let stored = message.put.stored;
+        let (stored, retry) = (message.put.stored, self.retry_of(&message));
         let doublings = state.spent().saturating_sub(1);
         let doubled = 1u64.checked_shl(doublings).unwrap_or(u64::MAX);
-        let longest = stored.retry.max_backoff_ms;
-        let cap = stored.retry.backoff_ms.saturating_mul(doubled).min(longest);
+        let longest = retry.max_backoff_ms;
+        let cap = retry.backoff_ms.saturating_mul(doubled).min(longest);
         let cap_max = if stored.dead_letter { longest } else { cap };
         if wait < cap / 10 || wait > cap_max {
             let says = format_args!("waits {wait} ms, not {} to {cap_max}", cap / 10);

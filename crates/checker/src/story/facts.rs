@@ -44,6 +44,8 @@ fn of_a_message<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>>
         Step::Redriven { id, new, group: places.names.id(group) }
     } else if let Fact::Trimmed { topic, partition, first } = fact {
         Step::Trimmed { lane: places.lane(topic, *partition), first: *first }
+    } else if let Fact::Dropped { id } = fact {
+        Step::Dropped { id: places.labels.id(id) }
     } else {
         return None;
     };
@@ -61,6 +63,15 @@ fn of_a_group<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
         Step::GroupGone { reader: places.reader(topic, group) }
     } else if let Fact::TopicGone { topic } = fact {
         Step::TopicGone { topic: places.names.id(topic) }
+    } else if let Fact::Set(settings) = fact {
+        Step::Set { topic: places.names.id(&settings.topic), settings }
+    } else if let Fact::Paused { topic, group, until } = fact {
+        Step::Paused { reader: places.reader(topic, group), until: *until }
+    } else if let Fact::Resumed { topic, group } = fact {
+        Step::Resumed { reader: places.reader(topic, group) }
+    } else if let Fact::Joined { consumer, topic, group } = fact {
+        let reader = places.reader(topic, group);
+        Step::Joined { consumer: *consumer, reader }
     } else {
         return None;
     };
@@ -107,6 +118,8 @@ fn of_a_commit<'a>(
         Step::TurnedAway { from, number }
     } else if let Fact::Left { to, number } = *fact {
         Step::Left { to, number }
+    } else if let Fact::Pointed { topic, name, location } = fact {
+        Step::Pointed { topic: places.names.id(topic), name, location }
     } else if let Fact::CameBack { id } = fact {
         Step::CameBack { id: places.labels.id(id) }
     } else {
@@ -152,7 +165,13 @@ fn count(counts: &mut Counts, fact: &Fact) {
         Fact::Ended { how: How::Returned { .. }, .. } => counts.returned += 1,
         Fact::Died { .. } => counts.died += 1,
         Fact::Redriven { .. } => counts.redriven += 1,
-        Fact::Ended { how: How::Dead { .. }, .. }
+        Fact::Dropped { .. } => counts.dropped += 1,
+        Fact::Pointed { .. } => counts.pointed += 1,
+        Fact::Ended { how: How::Dead { .. } | How::Purged, .. }
+        | Fact::Set(_)
+        | Fact::Paused { .. }
+        | Fact::Resumed { .. }
+        | Fact::Joined { .. }
         | Fact::GroupMade { .. }
         | Fact::GroupGone { .. }
         | Fact::TopicGone { .. }

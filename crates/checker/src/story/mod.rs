@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use crate::history::{
     self, Begin, Content, Counters, DeadLetter, Decision, Delivery, Event, Finish, Granted, How,
-    Name, Record, Right, Status, Stored, Verb,
+    Name, Record, Right, Settings, Shown, Start, Status, Stored, Verb,
 };
 use crate::ids::{
     CallId, Column, CommitId, CursorId, EffectId, EntryId, IdentityId, LabelId, LaneId, LifeId,
@@ -38,6 +38,8 @@ pub(crate) struct Story<'a> {
     pub(crate) counted: Vec<Counted<'a>>,
     /// Dead letters that were there in the end.
     pub(crate) dead_letters: Vec<Letter<'a>>,
+    /// How many messages of a shard may be open, if the harness says so.
+    pub(crate) open_max: Option<u64>,
     /// When the faults stopped.
     pub(crate) healed: Option<u64>,
     /// When the run was over.
@@ -100,6 +102,10 @@ pub(crate) enum Seen<'a> {
     Delivered { entry: EntryId, id: LabelId, delivery: &'a Delivery },
     /// A batch, by its place in `batches`.
     Committed(usize),
+    /// A delivery was written to its consumer.
+    Written { entry: EntryId, attempt: u32 },
+    /// A consumer's connection ended.
+    Left(u64),
 }
 
 /// A call and its outcome.
@@ -121,14 +127,26 @@ pub(crate) enum Ask<'a> {
     Produce(Send<'a>),
     /// Settle or renew a delivery.
     Settle(Settle<'a>),
-    /// Make a group.
-    CreateGroup(ReaderId),
+    /// Create a group that starts there.
+    CreateGroup(ReaderId, Start),
     /// Remove a group.
     DeleteGroup(ReaderId),
     /// Remove a topic.
     DeleteTopic(NameId),
     /// Move a cursor.
     Seek(CursorId),
+    /// Move all cursors of a group.
+    SeekAll(ReaderId, Start),
+    /// Delete dead letters, or only count them.
+    Purge { ids: &'a [Name], dry_run: bool },
+    /// Where messages of a partition are.
+    Inspect(LaneId),
+    /// Where a pointer leads.
+    ReadPointer { topic: NameId, name: &'a str },
+    /// Read the settings of a topic, or change them.
+    Settings(NameId),
+    /// Something that was issued before a restore.
+    Outdated,
     /// Bring back this dead letter.
     Redrive(LabelId),
     /// Begin an effect.
@@ -155,6 +173,8 @@ pub(crate) struct Commit<'a> {
     pub(crate) produce: Vec<Send<'a>>,
     /// All of it, to be compared.
     pub(crate) asked: &'a history::Commit,
+    /// Its lease was issued before a restore.
+    pub(crate) is_outdated: bool,
 }
 
 /// A produce.
@@ -170,6 +190,8 @@ pub(crate) struct Send<'a> {
     pub(crate) identity: Option<IdentityId>,
     /// The key alone.
     pub(crate) key: Option<NameId>,
+    /// The topic it names as its own.
+    pub(crate) target: Option<NameId>,
     /// How large.
     pub(crate) size: u64,
 }
@@ -196,6 +218,14 @@ pub(crate) enum Outcome<'a> {
     Refused { code: &'a str, state: Option<&'a str> },
     /// It is stored there.
     Produced { id: LabelId, at: PositionId, deduplicated: bool },
+    /// So many dead letters are deleted, or would be.
+    Purged { count: u64 },
+    /// Messages are there.
+    Inspected(&'a [Shown]),
+    /// A pointer leads there.
+    Pointer(&'a str),
+    /// A topic has these settings.
+    Settings(&'a str),
     /// The dead letter is on its way again.
     Redriven { new: LabelId, already: bool },
     /// So the effect that is shown stands.
@@ -233,6 +263,8 @@ impl Outcome<'_> {
 pub(crate) struct Batch {
     /// Where in the order.
     pub(crate) seq: u64,
+    /// When it was observed, by the harness's clock.
+    pub(crate) at: u64,
     /// Of which shard.
     pub(crate) shard: u32,
     /// By which ownership.
@@ -252,6 +284,12 @@ pub(crate) enum Step<'a> {
     Deduplicated { identity: IdentityId, id: LabelId },
     Pinned { identity: IdentityId, until: u64 },
     Opened { life: LifeId, offset: u64 },
+    Set { topic: NameId, settings: &'a Settings },
+    Paused { reader: ReaderId, until: Option<u64> },
+    Resumed { reader: ReaderId },
+    Joined { consumer: u64, reader: ReaderId },
+    Dropped { id: LabelId },
+    Pointed { topic: NameId, name: &'a str, location: &'a str },
     GroupGone { reader: ReaderId },
     TopicGone { topic: NameId },
     Granted { entry: EntryId, granted: &'a Granted },

@@ -260,6 +260,11 @@ impl<'a> Names<'a> {
         }
     }
 
+    /// The number of a name, if the history has it.
+    pub(crate) fn find(&self, name: &'a str) -> Option<NameId> {
+        self.table.find(name)
+    }
+
     /// What `id` stands for.
     pub(crate) fn key(&self, id: NameId) -> &'a str {
         self.table.key(id)

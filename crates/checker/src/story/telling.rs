@@ -1,6 +1,6 @@
 //! From events to a story.
 
-use crate::history::{Commit, DeadLetter, Event, Op, Produce, Reply, What};
+use crate::history::{Commit, DeadLetter, Event, Op, Produce, Reply, Start, What};
 use crate::ids::{CallId, Column, CommitId, FastMap};
 use crate::report::Counts;
 
@@ -37,6 +37,7 @@ impl<'a> Teller<'a> {
             steps: Vec::new(),
             counted: Vec::new(),
             dead_letters: Vec::new(),
+            open_max: None,
             healed: None,
             ended: None,
             places: Places::new(),
@@ -55,6 +56,10 @@ impl<'a> Teller<'a> {
                 | Outcome::Redriven { .. }
                 | Outcome::Began { .. }
                 | Outcome::Committed { .. }
+                | Outcome::Purged { .. }
+                | Outcome::Inspected(_)
+                | Outcome::Pointer(_)
+                | Outcome::Settings(_)
                 | Outcome::Done => counts.done += 1,
             }
         }
@@ -89,6 +94,7 @@ impl<'a> Teller<'a> {
                 self.moment(event, Seen::Committed(self.story.batches.len()));
                 self.story.batches.push(Batch {
                     seq,
+                    at: event.at,
                     shard: *shard,
                     epoch: *epoch,
                     number: *batch,
@@ -103,8 +109,17 @@ impl<'a> Teller<'a> {
                 self.story.counted.push(Counted { seq, cursor, batch: *batch, counters });
             }
             What::DeadLetter(letter) => self.dead_letter(seq, letter),
-            // The judge of owners reads them as they are.
-            What::Claimed { .. }
+            What::Limits { open_max } => self.story.open_max = Some(*open_max),
+            What::Written { lease } => {
+                let (entry, attempt) = (self.story.places.leased(lease), lease.attempt);
+                self.moment(event, Seen::Written { entry, attempt });
+            }
+            What::Left { consumer } => self.moment(event, Seen::Left(*consumer)),
+            // Other judges read them as they are.
+            What::Damaged { .. }
+            | What::Leaked { .. }
+            | What::Restored { .. }
+            | What::Claimed { .. }
             | What::Renewed { .. }
             | What::Stopped { .. }
             | What::Decided { .. } => {}
@@ -137,7 +152,26 @@ impl<'a> Teller<'a> {
                 verb,
                 by_owner: *by_owner,
             }),
-            Op::CreateGroup { topic, group, .. } => Ask::CreateGroup(places.reader(topic, group)),
+            Op::CreateGroup { topic, group, latest } => {
+                let start = if *latest { Start::Latest } else { Start::Earliest };
+                Ask::CreateGroup(places.reader(topic, group), start)
+            }
+            Op::CreateGroupAt { topic, group, since } => {
+                Ask::CreateGroup(places.reader(topic, group), Start::Time(*since))
+            }
+            Op::SeekAll { topic, group, to } => Ask::SeekAll(places.reader(topic, group), *to),
+            Op::Patch { topic } => Ask::Settings(places.names.id(topic)),
+            Op::Purge { ids, dry_run, .. } => {
+                for id in ids {
+                    places.labels.id(id);
+                }
+                Ask::Purge { ids, dry_run: *dry_run }
+            }
+            Op::Inspect { topic, partition } => Ask::Inspect(places.lane(topic, *partition)),
+            Op::ReadPointer { topic, name } => {
+                Ask::ReadPointer { topic: places.names.id(topic), name }
+            }
+            Op::Outdated => Ask::Outdated,
             Op::DeleteGroup { topic, group } => Ask::DeleteGroup(places.reader(topic, group)),
             Op::DeleteTopic { topic } => Ask::DeleteTopic(places.names.id(topic)),
             Op::Seek { topic, group, partition, .. } => {
@@ -156,12 +190,13 @@ impl<'a> Teller<'a> {
                 let effect = places.effect(effect);
                 Ask::Resolve { effect, fence: *fence, status: *status, outcome }
             }
-            Op::Commit(commit) => Ask::Commit(self.commit(commit)),
+            Op::Commit(commit) => Ask::Commit(self.commit(commit, false)),
+            Op::OutdatedCommit(commit) => Ask::Commit(self.commit(commit, true)),
             Op::Pause { .. } | Op::Look => Ask::Other,
         }
     }
 
-    fn commit(&mut self, asked: &'a Commit) -> CommitId {
+    fn commit(&mut self, asked: &'a Commit, is_outdated: bool) -> CommitId {
         let produce = asked.produce.iter().map(|produce| self.send(produce)).collect();
         let places = &mut self.story.places;
         let settle = Settle {
@@ -173,7 +208,7 @@ impl<'a> Teller<'a> {
         let finishes = asked.finishes.iter();
         let finishes = finishes.map(|finish| (places.effect(&finish.right.effect), finish));
         let finishes = finishes.collect();
-        self.story.commits.push(super::Commit { settle, finishes, produce, asked })
+        self.story.commits.push(super::Commit { settle, finishes, produce, asked, is_outdated })
     }
 
     fn send(&mut self, produce: &'a Produce) -> Send<'a> {
@@ -182,7 +217,8 @@ impl<'a> Teller<'a> {
         let tenant = places.names.id(&produce.message.tenant);
         let key = produce.idem.as_deref().map(|key| places.names.id(key));
         let identity = key.map(|key| places.identities.id((topic, tenant, key)));
-        Send { topic, content: &produce.message, tenant, identity, key, size: produce.size }
+        let target = produce.target.as_deref().map(|target| places.names.id(target));
+        Send { topic, content: &produce.message, tenant, identity, key, target, size: produce.size }
     }
 
     fn answered(&mut self, event: &Event, call: u64, answer: Answer<'a>) {
@@ -221,6 +257,16 @@ impl<'a> Teller<'a> {
             Reply::Committed { produced, repeated } => {
                 Outcome::Committed { produced, repeated: *repeated }
             }
+            Reply::Purged { count } => Outcome::Purged { count: *count },
+            Reply::Inspected(shown) => {
+                for shown in shown {
+                    places.labels.id(&shown.id);
+                    places.names.id(&shown.group);
+                }
+                Outcome::Inspected(shown)
+            }
+            Reply::Pointer { location } => Outcome::Pointer(location),
+            Reply::Topic { settings } => Outcome::Settings(settings),
             Reply::Settled | Reply::Ok => Outcome::Done,
         }
     }

@@ -264,8 +264,13 @@ fn a_giant_is_accepted(tale: &mut Tale, wrong: bool) {
     tale.hides_commits();
     let size = (16 << 20) + 1024 + u64::from(wrong);
     let message = content(1);
-    let call =
-        tale.asks(Op::Produce(Produce { topic: crate::tale::orders(), message, idem: None, size }));
+    let call = tale.asks(Op::Produce(Produce {
+        topic: crate::tale::orders(),
+        message,
+        idem: None,
+        target: None,
+        size,
+    }));
     tale.is_done(call, produced(0));
 }
 
@@ -287,7 +292,13 @@ fn a_duplicate_of_another_tenant(tale: &mut Tale, wrong: bool) {
     let mut message = content(1);
     message.tenant = "acme".into();
     let (topic, idem) = (crate::tale::orders(), Some("order-77".into()));
-    let call = tale.asks(Op::Produce(Produce { topic, message: message.clone(), idem, size: 10 }));
+    let call = tale.asks(Op::Produce(Produce {
+        topic,
+        message: message.clone(),
+        idem,
+        target: None,
+        size: 10,
+    }));
     tale.is_done(call, produced(0));
     if !wrong {
         let call = tale.sends_keyed(2, "order-77");

@@ -284,7 +284,7 @@ pub(crate) fn content(body: u64) -> Content {
 
 pub(crate) fn produce(body: u64, key: Option<&str>) -> Op {
     let idem = key.map(Into::into);
-    Op::Produce(Produce { topic: orders(), message: content(body), idem, size: 10 })
+    Op::Produce(Produce { topic: orders(), message: content(body), idem, target: None, size: 10 })
 }
 
 pub(crate) fn redrive(dead: u64) -> Op {
@@ -316,6 +316,7 @@ pub(crate) fn stored(body: u64, offset: u64) -> Stored {
         for_group: None,
         deadline: None,
         retry: Retry { max_attempts: Some(3), backoff_ms: BACKOFF_MS, max_backoff_ms: 8_000 },
+        follows_topic: false,
         dead_letter: false,
     }
 }
@@ -365,6 +366,7 @@ pub(crate) fn counters(high: u64) -> Counters {
         leased: 0,
         waiting: 0,
         backlog: 0,
+        blocked: None,
     }
 }
 

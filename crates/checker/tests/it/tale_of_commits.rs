@@ -14,9 +14,15 @@ pub(crate) const KEPT_MS: u64 = 600_000;
 pub(crate) fn commit<const N: usize>(messages: [(u64, &str); N]) -> Commit {
     let produce = messages.map(|(body, topic)| {
         let (topic, message) = (topic.into(), content(body));
-        Produce { topic, message, idem: None, size: 10 }
+        Produce { topic, message, idem: None, target: None, size: 10 }
     });
-    Commit { lease: lease(0, 1), verb: Verb::Ack, finishes: Vec::new(), produce: produce.into() }
+    Commit {
+        lease: lease(0, 1),
+        verb: Verb::Ack,
+        finishes: Vec::new(),
+        produce: produce.into(),
+        pointers: Vec::new(),
+    }
 }
 
 pub(crate) fn committed<const N: usize>(produced: [Option<Name>; N], repeated: bool) -> Reply {

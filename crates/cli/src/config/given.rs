@@ -74,13 +74,25 @@ impl Flags {
     pub(crate) fn all(self) -> (Vec<Given>, Vec<String>) {
         let (mut given, mut faults) = match &self.file {
             Some(file) => read(file),
-            None if Path::new(FILE).exists() => read(Path::new(FILE)),
+            None if Path::new(FILE).exists() => unasked(read(Path::new(FILE))),
             None => (Vec::new(), Vec::new()),
         };
         faults.extend(strangers(std::env::vars_os().map(|(name, _)| name)));
         given.extend(self.given);
         (given, faults)
     }
+}
+
+/// A file that was found and not named may belong to another user, so it must not open the server.
+fn unasked((given, mut faults): (Vec<Given>, Vec<String>)) -> (Vec<Given>, Vec<String>) {
+    let (opening, given): (Vec<_>, Vec<_>) =
+        given.into_iter().partition(|given| given.key.name == "insecure" && given.text != "false");
+    faults.extend(opening.into_iter().map(|given| {
+        let says = "cannot be set in a file that was only found in the working directory";
+        let next = "name the file with --config, or use --insecure";
+        format!("{}: `insecure`: {says}: {next}", given.place)
+    }));
+    (given, faults)
 }
 
 /// Variables of ours that are none but look like one. Others are left alone: those who run us, such as

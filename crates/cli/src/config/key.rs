@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Arg;
-use driftq_server::config::{Config, EngineConfig, Fault, v1_defaults};
+use driftq_server::config::{Config, EngineConfig, Fault, Secret, v1_defaults};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,12 +42,12 @@ pub(crate) const KEYS: &[Key] = &[
     key("insecure", YES_OR_NO, "Listen to other machines without a key", |t| &mut t.server.insecure),
     key("log", "error|warn|info|debug|trace", "What is worth a line in the log", |t| &mut t.log),
     key("log_format", "text|json", "What a line of the log looks like", |t| &mut t.log_format),
-    key("http.allowed_origins", "ORIGIN,...", "Web pages that may send requests", |t| &mut t.server.allowed_origins),
-    key("http.allowed_hosts", "HOST,...", "Names, beside localhost, by which a loopback listener may be called", |t| &mut t.server.allowed_hosts),
+    key("http.allowed_origins", "ORIGIN,...", "Origins of web pages that may send requests and read answers", |t| &mut t.server.allowed_origins),
+    key("http.allowed_hosts", "HOST,...", "Names by which clients may call the server, beside localhost; without any, a listener beyond loopback accepts every name", |t| &mut t.server.allowed_hosts),
     key("limits.value_bytes", "BYTES", "The largest value, up to 16 MiB", |t| &mut t.server.value_bytes),
     key("limits.body_bytes", "BYTES", "The largest request, at least two values", |t| &mut t.server.limits.body_bytes),
     key("limits.stream_bytes", "BYTES", "Unsettled bytes that one stream may hold", |t| &mut t.server.limits.stream_bytes),
-    key("limits.connections", "COUNT", "Connections at a time", |t| &mut t.server.limits.connections),
+    key("limits.connections", "COUNT", "Connections at a time; beyond, idle ones are closed for new ones", |t| &mut t.server.limits.connections),
     key("storage.min_free_bytes", "BYTES", "Disk space to leave free: with less, nothing new is stored", |t| &mut t.server.min_free_bytes),
     key("storage.shards", "COUNT|none", "Shards that a new storage gets, for good; none is 64 on postgres, else one", |t| &mut t.server.shards),
     key("cluster.advertise", "URL|none", "Where other nodes on the same database reach this one; none is the listener", |t| &mut t.server.advertise),
@@ -149,16 +149,6 @@ enum Engine {
     Postgres,
 }
 
-/// A value that nobody is shown.
-#[derive(Deserialize)]
-struct Secret(String);
-
-impl Serialize for Secret {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("(hidden)")
-    }
-}
-
 /// What is worth a line.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -216,7 +206,7 @@ impl Told {
                 return Err(vec![Fault { key: "data".to_owned(), why: why.to_owned() }]);
             }
             (Engine::Sqlite, _) => EngineConfig::Sqlite(self.data),
-            (Engine::Postgres, Some(Secret(url))) => EngineConfig::Postgres(url),
+            (Engine::Postgres, Some(url)) => EngineConfig::Postgres(url),
             (Engine::Postgres, None) => {
                 let why = "is missing: write it as postgresql://user:password@host/database";
                 return Err(vec![Fault { key: "database_url".to_owned(), why: why.to_owned() }]);
@@ -226,7 +216,7 @@ impl Told {
         let key = self.api_key_file.as_deref().map(crate::client::first_line).transpose();
         let config = Config {
             engine,
-            api_key: key.map_err(no_key)?,
+            api_key: key.map_err(no_key)?.map(Into::into),
             defaults: self.defaults.settings,
             commit: crate::version::COMMIT,
             ..self.server

@@ -28,6 +28,14 @@ fn each_value_says_where_it_comes_from_and_the_later_wins() {
         $ DRIFTQ_CONFIG=other.toml driftq config --insecure=false | grep -E '^(listen|insecure)'
         listen  127.0.0.1:8080  default
         insecure  false  --insecure
+        $ (umask 022; mkdir found; printf 'log = "warn"\ninsecure = true\n' > found/driftq.toml)
+        $ cd found && driftq serve --engine memory
+        ! error: driftq.toml:2: `insecure`: cannot be set in a file that was only found in the working directory: name the file with --config, or use --insecure
+        [2]
+        $ cd found && driftq config --config driftq.toml | grep ^insecure
+        insecure  true  driftq.toml:2
+        $ cd found && sed -i s/true/false/ driftq.toml && driftq config --insecure | grep ^insecure
+        insecure  true  --insecure
         $ driftq config -o ndjson | grep body_bytes
         {"flag":"--limits-body-bytes","form":"BYTES","from":"driftq.toml:4","key":"limits.body_bytes","says":"The largest request, at least two values","value":4194304,"variable":"DRIFTQ_LIMITS_BODY_BYTES"}
     "#]]);

@@ -5,6 +5,7 @@
 mod cluster;
 mod config;
 mod effects;
+mod escapes;
 mod offline;
 mod proof;
 mod reference;

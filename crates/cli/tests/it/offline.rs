@@ -46,6 +46,15 @@ fn a_data_directory_is_looked_into_checked_copied_and_served_again() {
         {"rows":1,"table":"record"}
         {"rows":1,"table":"topic"}
         ! whole
+        $ (umask 0; mkdir open shared); chmod g+w,o-w shared
+        $ driftq serve --data open --log error
+        ! error: other users can write to open (mode 0777): run `chmod go-w open`, or give --data a directory in it, which is then made
+        [1]
+        $ driftq serve --data shared --log error
+        ! error: other users can write to shared (mode 0775): run `chmod go-w shared`, or give --data a directory in it, which is then made
+        [1]
+        $ ls -A open shared | grep -v : | wc -w
+        0
         $ driftq check --data nowhere
         ! error: nowhere holds no database: give --data the directory of a server
         [1]

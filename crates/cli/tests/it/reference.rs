@@ -85,7 +85,7 @@ retry_policy = { max_attempts = 5 }
 A variable is the key in capitals, `DRIFTQ_` before it and `_` for each dot: `DRIFTQ_LIMITS_VALUE_BYTES`. A flag
 has dashes: `--limits-value-bytes`; only `defaults.profile` is shorter, `--profile`. Numbers are plain, their unit
 is in the name. Lists have commas between their items. `none` is a value where the form says so. An empty
-variable is no value.
+variable is no value. A `driftq.toml` that is found and not named cannot set `insecure`.
 
 | key | form | default | meaning |
 |---|---|---|---|

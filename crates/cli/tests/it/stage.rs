@@ -55,11 +55,22 @@ impl Stage {
 
     /// Starts `driftq` with these arguments and sends commands to it from now on.
     pub(crate) fn start(&mut self, arguments: &[&str]) -> Running {
+        self.start_with(arguments, Stdio::inherit())
+    }
+
+    /// The same; what it logs is in the file `log` of the directory.
+    pub(crate) fn start_with_log(&mut self, arguments: &[&str]) -> Running {
+        let log = std::fs::File::create(self.path().join("log")).expect("a file");
+        self.start_with(arguments, log.into())
+    }
+
+    fn start_with(&mut self, arguments: &[&str], log: Stdio) -> Running {
         let mut child = self
             .command(BINARY)
             .args(arguments)
             .args(["--listen", "127.0.0.1:0"])
             .stdout(Stdio::piped())
+            .stderr(log)
             .spawn()
             .expect("the binary runs");
         let mut out = BufReader::new(child.stdout.take().expect("it is piped"));

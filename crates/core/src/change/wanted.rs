@@ -19,6 +19,8 @@ pub enum Lookup {
     Newest { topic: TopicId, below: u64 },
     /// Effects begun under an open entry.
     Held { generation: Generation, lane: Lane, offset: Offset },
+    /// Effects begun under entries of a stretch, as many as one step takes.
+    HeldWithin { generation: Generation, lane: Lane, from: Offset, to: Offset },
     /// Messages on their way to another shard, from that number on.
     Outbox { target: ShardId, from: u64 },
     /// What messages of a block of offsets went through.

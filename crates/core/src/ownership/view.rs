@@ -5,10 +5,15 @@ use std::collections::BTreeMap;
 use super::NODE_LEASE_MS_MAX;
 use crate::id::{Epoch, NodeId, Text};
 use crate::time::Timestamp;
+use crate::token::TokenVersion;
 
-/// The rules of spreading that this release follows. A node that follows older ones does not know what was put
-/// where; while one is alive, nobody does.
-pub const RULES: u64 = 2;
+/// What this release understands of the cluster, as a number in its node row. A newer number includes all older ones.
+pub const RULES: u64 = 3;
+/// The first that knows shards which are put on a node, and that says when a node renewed. While a node with an
+/// older number is alive, no shard counts as put anywhere.
+const RULES_PUT: u64 = 2;
+/// The first that reads tokens of version 2.
+const RULES_TOKEN_V2: u64 = 3;
 
 /// What the database shows: every row there is, by its own clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub struct NodeRow {
     pub address: Text,
     /// The version of its program.
     pub version: Text,
-    /// Which rules of spreading it follows.
+    /// What it understands: [`RULES`] of its release.
     pub rules: u64,
     /// When it first renewed.
     pub joined_at: Timestamp,
@@ -49,6 +54,8 @@ pub struct ClusterView {
     pub nodes: BTreeMap<NodeId, NodeView>,
     /// All shards, in order from 0.
     pub shards: Vec<Held>,
+    /// The newest version of tokens that all these nodes read.
+    pub token_version: TokenVersion,
 }
 
 /// A node that is alive.
@@ -95,7 +102,7 @@ impl NodeRow {
     /// Written before the clock was set back: whoever wrote it may be long gone. Older releases do not say when they
     /// renewed.
     fn is_ahead(&self, at: Timestamp) -> bool {
-        self.rules >= RULES && at < self.renewed_at
+        self.rules >= RULES_PUT && at < self.renewed_at
     }
 
     fn has_lease(&self) -> bool {
@@ -135,10 +142,15 @@ impl Shown {
         };
         let nodes = rows.iter().map(view).collect();
         let mut shards = self.shards.clone();
-        if rows.values().any(|row| row.rules < RULES) {
+        let all_understand = |rules| rows.values().all(|row| row.rules >= rules);
+        if !all_understand(RULES_PUT) {
             shards.iter_mut().for_each(|held| held.put = None);
         }
-        ClusterView { nodes, shards }
+        let token_version = match all_understand(RULES_TOKEN_V2) {
+            true => TokenVersion::V2,
+            false => TokenVersion::V1,
+        };
+        ClusterView { nodes, shards, token_version }
     }
 
     /// The rows that are good for nothing until they are renewed, and when they say they were. They have to lose

@@ -404,6 +404,13 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
         }
         Sweep::Cursor { generation, lane } => {
             touched.rows.insert(Key::Cursor { generation, lane }, None);
+            // What ended in the batch that dropped the cursor lies below what was swept.
+            let block = |block| Key::Block { generation, lane, block, batch: BatchNo(0) };
+            range(block(0), block(NUMBER_MAX));
+            let note = |offset| Key::Note { generation, lane, offset };
+            range(note(0), note(NUMBER_MAX));
+            let held = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
+            range(held(0), held(NUMBER_MAX));
         }
         Sweep::Dead { topic, from, to } => {
             range(Key::Dead { topic, seq: from }, Key::Dead { topic, seq: to });

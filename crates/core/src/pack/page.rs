@@ -13,7 +13,7 @@ use crate::row::{Columns, Key, Row};
 use crate::shard::Kept;
 use crate::time::Timestamp;
 
-/// Bytes of a message beside its key, value and texts, generously.
+/// Bytes of a message beside its content, generously.
 const MESSAGE_OVERHEAD: u64 = 64;
 
 /// Messages of a page, unpacked.
@@ -67,7 +67,7 @@ pub(super) fn pages(
 fn page_length(messages: &[&Message]) -> usize {
     let mut bytes = 0;
     let fits = messages.iter().take(PAGE_MESSAGES_MAX).take_while(|message| {
-        bytes += message.size() + MESSAGE_OVERHEAD;
+        bytes += message.content_bytes() + MESSAGE_OVERHEAD;
         bytes <= PAGE_BYTES_MAX as u64
     });
     fits.count().max(1)

@@ -4,15 +4,16 @@
 //! not have had when it answered: batches that were not durable when the read began, and what the batch
 //! under way has decided so far. One type does the overlay; nothing else looks rows up.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::change::{Lookup, Reads};
 use crate::id::{BatchNo, Generation, Lane, NUMBER_MAX, Offset, ShardId, Text, TopicId};
 use crate::limits::{
-    AUDIT_BYTES, AUDIT_ROWS_MAX, DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, EXPIRE_ROWS_MAX,
-    HISTORY_ROWS_MAX, OUTBOX_BYTES, OUTBOX_ROWS_MAX, PEEK_BYTES, PEEK_PAGES_MAX, POINTER_ROWS_MAX,
+    AUDIT_BYTES, AUDIT_ROWS_MAX, DEAD_DROPPED_MAX, DEAD_ROWS_MAX, EFFECT_ROWS_MAX, EFFECTS_MAX,
+    EXPIRE_ROWS_MAX, HELD_ROWS_MAX, HISTORY_ROWS_MAX, OUTBOX_BYTES, OUTBOX_ROWS_MAX, PEEK_BYTES,
+    PEEK_PAGES_MAX, POINTER_ROWS_MAX,
 };
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
@@ -48,7 +49,13 @@ impl Lookup {
             Lookup::Held { generation, lane, offset } => {
                 let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
                 let (from, to) = (key(offset), key(offset + 1));
-                let (rows, bytes) = (usize::MAX, usize::MAX);
+                let (rows, bytes) = (usize::from(EFFECTS_MAX), usize::MAX);
+                Read::Range { from, to, reverse: false, rows, bytes, bodies: false }
+            }
+            Lookup::HeldWithin { generation, lane, from, to } => {
+                let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
+                let (from, to) = (key(from), key(to));
+                let (rows, bytes) = (HELD_ROWS_MAX, usize::MAX);
                 Read::Range { from, to, reverse: false, rows, bytes, bodies: false }
             }
             Lookup::Outbox { target, from } => Read::Range {
@@ -184,6 +191,24 @@ impl<'a> Found<'a> {
         let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
         let keys = self.overlay.merged(key(offset)..key(offset + 1), answered).into_keys();
         Ok(keys.filter_map(|key| hash_of(&key)).collect())
+    }
+
+    /// Effects begun under entries of a stretch, by their hashes, and how far they are all there are.
+    pub(crate) fn held_within(
+        &self,
+        generation: Generation,
+        lane: Lane,
+        from: Offset,
+        to: Offset,
+    ) -> Result<(BTreeSet<Hash16>, Offset), Reads> {
+        let answered = self.answer(Lookup::HeldWithin { generation, lane, from, to })?;
+        // The last entry may have more than were read. It has fewer than a read brings, so it is not the first.
+        let last = answered.last().filter(|_| answered.len() >= HELD_ROWS_MAX);
+        let end = last.and_then(|row| offset_of(&row.key)).unwrap_or(to);
+        let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
+        let rows = self.overlay.merged(key(from)..key(end), answered);
+        let within = rows.into_keys().filter(|held| *held < key(end));
+        Ok((within.filter_map(|key| hash_of(&key)).collect(), end))
     }
 
     /// Messages on their way to another shard, in order and without gap.
@@ -349,6 +374,10 @@ fn seq_of(row: &Row) -> u64 {
 
 fn hash_of(key: &Key) -> Option<Hash16> {
     if let Key::Record { hash, .. } | Key::Held { hash, .. } = key { Some(*hash) } else { None }
+}
+
+fn offset_of(key: &Key) -> Option<Offset> {
+    if let Key::Held { offset, .. } = key { Some(*offset) } else { None }
 }
 
 /// What a read for dispatch brings.

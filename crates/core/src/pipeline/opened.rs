@@ -41,7 +41,7 @@ impl Opened {
     pub(super) fn weigh(&mut self, change: &Change) {
         self.rows += 1;
         self.bytes += if let Change::Message { message, .. } = change {
-            message.size() as usize + SMALL_ROW_BYTES
+            message.content_bytes() as usize + SMALL_ROW_BYTES
         } else if let Change::Record(record) = change {
             record.body.len() + SMALL_ROW_BYTES
         } else if let Change::Outbox { message, .. } = change {

@@ -1,11 +1,16 @@
 //! Rows on their way: who asked, what came, and how long decisions must be kept beside them.
+//!
+//! Reads for dispatch have a budget of bytes: each reserves the most it may bring until its answer arrives. One that
+//! does not fit waits. Reads of commands never wait for those of dispatch.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::change::{Lookup, Reads, Want};
 use crate::command::Command;
 use crate::id::BatchNo;
-use crate::limits::{READ_AHEAD_STEP_BYTES, READ_LOOKUPS_MAX};
+use crate::limits::{
+    READ_AHEAD_PAGES_MAX, READ_AHEAD_STEP_BYTES, READ_IN_FLIGHT_BYTES_MAX, READ_LOOKUPS_MAX,
+};
 use crate::pack::{self, Damaged};
 use crate::row::{Key, Read, Row};
 use crate::shard::Refusal;
@@ -28,10 +33,34 @@ pub(super) enum Asker {
     Dispatch(Want),
 }
 
+/// Reads that have not started.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    /// In the order they were asked for.
+    queue: VecDeque<Asker>,
+    /// Reads for dispatch that did not fit into the budget, oldest first.
+    delayed: VecDeque<Want>,
+    /// Bytes that reads for dispatch under way may bring.
+    reserved: u64,
+}
+
+impl Asking {
+    pub(super) fn push(&mut self, asker: Asker) {
+        self.queue.push_back(asker);
+    }
+
+    /// Whether a read for dispatch may start. One always may, however large it is.
+    fn has_room(&self, bytes: u64) -> bool {
+        self.reserved == 0 || self.reserved + bytes <= READ_IN_FLIGHT_BYTES_MAX as u64
+    }
+}
+
 /// A read under way.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) since: BatchNo,
+    /// Bytes reserved for its answer.
+    reserved: u64,
     /// Each with the number of questions it asked.
     pub(super) askers: Vec<(Asker, usize)>,
     /// Questions that are answered without bodies.
@@ -40,18 +69,21 @@ pub(super) struct Reading {
 
 impl Pipeline {
     pub(super) fn start_reads(&mut self, outputs: &mut Vec<Output>) {
-        while self.reading.len() < self.config.reads_max && !self.asking.is_empty() {
+        while self.reading.len() < self.config.reads_max {
+            let before = self.asking.reserved;
             let (mut reads, mut askers) = (Vec::new(), Vec::new());
-            while let Some(asker) = self.asking.pop_front() {
+            while reads.len() < READ_LOOKUPS_MAX
+                && let Some(asker) = self.next_asker()
+            {
                 let before = reads.len();
                 match &asker {
                     Asker::Command(_, lookups) => reads.extend(lookups.iter().map(Lookup::read)),
                     Asker::Dispatch(want) => reads.extend(want_reads(want)),
                 }
                 askers.push((asker, reads.len() - before));
-                if reads.len() >= READ_LOOKUPS_MAX {
-                    break;
-                }
+            }
+            if askers.is_empty() {
+                return;
             }
             let id = ReadId(self.next_read);
             self.next_read += 1;
@@ -59,14 +91,51 @@ impl Pipeline {
                 matches!(read, Read::Range { bodies: false, .. } | Read::Ending { .. })
             };
             let bare = (0..reads.len()).filter(|at| bare(&reads[*at])).collect();
-            self.reading.insert(id, Reading { since: self.durable, askers, bare });
+            let reserved = self.asking.reserved - before;
+            self.reading.insert(id, Reading { since: self.durable, reserved, askers, bare });
             outputs.push(Output::StartRead(id, reads));
         }
     }
 
+    /// The next that may be read for, with its bytes reserved. Delayed reads come first, so that no stream of
+    /// commands keeps them waiting.
+    fn next_asker(&mut self) -> Option<Asker> {
+        while let Some(&want) = self.asking.delayed.front() {
+            let bytes = self.shard.bytes_expected(&want);
+            if !self.asking.has_room(bytes) {
+                break;
+            }
+            self.asking.delayed.pop_front();
+            if self.is_reserved(&want, bytes) {
+                return Some(Asker::Dispatch(want));
+            }
+        }
+        while let Some(asker) = self.asking.queue.pop_front() {
+            let Asker::Dispatch(want) = asker else { return Some(asker) };
+            let bytes = self.shard.bytes_expected(&want);
+            if !self.asking.delayed.is_empty() || !self.asking.has_room(bytes) {
+                self.asking.delayed.push_back(want);
+            } else if self.is_reserved(&want, bytes) {
+                return Some(asker);
+            }
+        }
+        None
+    }
+
+    /// Reserves the bytes of a read, unless all consumers have left meanwhile. The next one asks again.
+    fn is_reserved(&mut self, want: &Want, bytes: u64) -> bool {
+        let is_wanted = self.shard.has_reader(want);
+        match is_wanted {
+            true => self.asking.reserved += bytes,
+            false => self.shard.loaded(want),
+        }
+        is_wanted
+    }
+
     pub(super) fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) -> Result<(), Damaged> {
         let reading = self.reading.remove(&id).expect("a read was under way");
-        let Reading { since, askers, bare } = reading;
+        let Reading { since, reserved, askers, bare } = reading;
+        self.asking.reserved -= reserved;
         // What comes without its body has nothing that could be checked.
         let whole = rows.iter().enumerate().filter(|(at, _)| !bare.contains(at));
         whole.flat_map(|(_, rows)| rows).try_for_each(pack::verify)?;
@@ -145,7 +214,7 @@ impl Pipeline {
         if let Command::Lapse(hold) = item.command {
             self.lapsing.insert(hold);
         }
-        self.asking.push_back(Asker::Command(item.id, reads));
+        self.asking.push(Asker::Command(item.id, reads));
         let item = Item { waits: true, ..item };
         if matches!(item.command, Command::Produce(_)) {
             self.others.push_front(item);
@@ -158,7 +227,7 @@ impl Pipeline {
 fn want_reads(want: &Want) -> Vec<Read> {
     match *want {
         Want::Ahead { topic, lane, from } => {
-            vec![Read::pages(topic, lane, from, usize::MAX, READ_AHEAD_STEP_BYTES)]
+            vec![Read::pages(topic, lane, from, READ_AHEAD_PAGES_MAX, READ_AHEAD_STEP_BYTES)]
         }
         Want::Retry { topic, generation, lane, offset, .. } => vec![
             Read::pages(topic, lane, offset, 1, usize::MAX),

@@ -73,7 +73,10 @@ impl Shard {
                 }
             }
             Change::Garbage { id, garbage } => {
-                self.garbage.insert(*id, Garbage::clone(garbage));
+                let is_new = self.garbage.insert(*id, Garbage::clone(garbage)).is_none();
+                if is_new && matches!(**garbage, Garbage::Cursor { .. }) {
+                    self.set_chore(Chore::Sweep(*id), Some(self.now));
+                }
             }
             Change::GarbageGone(id) => {
                 self.garbage.remove(id);
@@ -188,6 +191,7 @@ impl Shard {
         group.row = row.clone();
         group.seen = group.seen.max(row.seen);
         self.activate(row.id);
+        self.offer_full();
     }
 
     fn absorb_group_gone(&mut self, id: GroupId) {
@@ -207,6 +211,7 @@ impl Shard {
         for index in 0..group.cursors.len() {
             self.plan_chore(group.row.topic, Lane::of(index as u32));
         }
+        self.offer_full();
     }
 
     /// Takes the open entries of a cursor out of everything derived from them.
@@ -346,6 +351,7 @@ impl Shard {
             self.live.cache.unstage(generation, lane, offset);
         }
         self.offer(id, lane);
+        self.offer_full();
     }
 
     /// Takes an entry out of the sets that hold it by its state.

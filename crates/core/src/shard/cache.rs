@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::id::{Generation, Lane, Offset, Text, TopicId};
-use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX, READ_AHEAD_BYTES_MAX, RETRY_BYTES_MAX};
+use crate::limits::{CACHE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_MESSAGES_MAX, RETRY_BYTES_MAX};
 use crate::message::Message;
 
-/// What a message costs beside key and value.
+/// What a message costs beside its content.
 const MESSAGE_OVERHEAD: usize = 256;
 
 type Place = (TopicId, Lane, Offset);
@@ -57,7 +57,7 @@ pub(crate) struct Cache {
 const STAGED_MAX: usize = 4_096;
 
 fn weight(message: &Message) -> usize {
-    message.size() as usize + MESSAGE_OVERHEAD
+    message.content_bytes() as usize + MESSAGE_OVERHEAD
 }
 
 impl Cache {
@@ -152,7 +152,7 @@ impl Cache {
 
     fn shrink(&mut self) {
         // The newest stays, however large it is: somebody just asked for it.
-        while self.bytes > READ_AHEAD_BYTES_MAX && self.by_use.len() > 1 {
+        while self.bytes > CACHE_BYTES_MAX && self.by_use.len() > 1 {
             let (_, &oldest) = self.by_use.first_key_value().expect("not empty");
             self.drop_segment(oldest);
         }

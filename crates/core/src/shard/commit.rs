@@ -267,8 +267,9 @@ fn conclude(
         let refused = |why: Rejection| Refusal::from(why).in_part(Part::Effects, index);
         ledger::check_finish(finish).map_err(refused)?;
         let Finish { token, .. } = finish;
-        let is_meant =
-            |row: &&mut EffectRow| effect_hash(&row.name) == token.hash && row.born == token.born;
+        let is_meant = |row: &&mut EffectRow| {
+            effect_hash(&row.name) == token.hash && ledger::is_of(token, row)
+        };
         // One that has gone on to another message of its key was begun here all the same.
         let row = effects.rows.iter_mut().chain(&mut effects.others).find(is_meant);
         let row = row.ok_or_else(|| {
@@ -337,7 +338,7 @@ fn check(commit: &Commit) -> Result<(), Rejection> {
         return Err(Rejection::invalid("effects", "are at most 32"));
     }
     if produce.len() > PRODUCES_MAX {
-        return Err(Rejection::invalid("produce", "is at most 100"));
+        return Err(Rejection::invalid("produce", "are at most 100"));
     }
     check_pointers(pointers)
 }

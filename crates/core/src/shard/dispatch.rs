@@ -9,10 +9,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::change::{Change, Decision, Delivery, Effect, Entry, EntryState, LastError, Note, Want};
+use crate::change::{
+    Change, Chore, Decision, Delivery, Effect, Entry, EntryState, LastError, Note, Want,
+};
 use crate::command::Hold;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, Text, no_text};
-use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY, RETRY_BYTES_MAX, SHARD_OPEN_MAX};
+use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY, RETRY_BYTES_MAX};
 use crate::message::{DeathReason, Message};
 use crate::shard::bury::Burial;
 use crate::shard::cache::Kept;
@@ -75,6 +77,13 @@ impl Shard {
             bytes += u64::from(open.entry.size);
         }
         count < self.config.retry_reads_max && bytes < RETRY_BYTES_MAX
+    }
+
+    /// Whether a group may open more than it has and `opened`. No group takes more than half of what the others
+    /// leave.
+    pub(super) fn group_has_room(&self, group: &Group, opened: u64) -> bool {
+        let others = self.open_total - group.open;
+        group.open + opened < self.config.open_max.saturating_sub(others) / 2
     }
 
     fn next_group(&self) -> Option<&Group> {
@@ -251,6 +260,10 @@ impl<'a> Run<'a> {
         let (message, last_error) =
             self.retry_message(offset, &entry).expect("what is not here was skipped");
         if entry.is_past_deadline(self.now) && !self.topic.is_dlq() {
+            if entry.begun > 0 {
+                self.plan_death(offset);
+                return true;
+            }
             self.bury(offset, Some(&entry), &message, last_error);
             return false;
         }
@@ -269,11 +282,8 @@ impl<'a> Run<'a> {
     fn has_room(&self) -> bool {
         let opened = u64::from(self.opened);
         let of_cursor = self.cursor.open.len() as u64 + opened;
-        let of_group = self.group.open + opened;
-        // No group takes more than half of what the others leave.
-        let others = self.shard.open_total - self.group.open;
         of_cursor < u64::from(self.topic.settings.max_open)
-            && of_group < SHARD_OPEN_MAX.saturating_sub(others) / 2
+            && self.shard.group_has_room(self.group, opened)
     }
 
     /// Asks for fresh messages that are not in memory, whether or not a retry goes first.
@@ -294,7 +304,15 @@ impl<'a> Run<'a> {
 
     /// Delivers, passes or buries the next fresh message. Says whether the run goes on.
     fn fresh(&mut self) -> bool {
-        if self.next >= self.topic.lane(self.lane).high || !self.has_room() {
+        if self.next >= self.topic.lane(self.lane).high {
+            return false;
+        }
+        if !self.has_room() {
+            if !self.shard.group_has_room(self.group, u64::from(self.opened)) {
+                // A settle in another lane or group may make room. One in this lane brings the lane back anyway.
+                let (group, lane) = (self.group.row.id, self.lane);
+                self.decision.notes.push(Note::GroupFull { group, lane });
+            }
             return false;
         }
         let Some(kept) = self.ahead.first() else {
@@ -348,6 +366,14 @@ impl<'a> Run<'a> {
         if self.ahead.is_empty() {
             self.ahead = self.shard.live.cache.run(self.topic.row.id, self.lane, self.next);
             self.pass_holes();
+        }
+    }
+
+    /// Its effects have to be read: a command of its own makes a dead letter of it.
+    fn plan_death(&mut self, offset: Offset) {
+        let chore = Chore::Deadline { group: self.group.row.id, lane: self.lane, offset };
+        if !self.shard.live.chores.contains_key(&chore) {
+            self.decision.notes.push(Note::Chore(chore, Some(self.now)));
         }
     }
 

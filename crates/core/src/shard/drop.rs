@@ -41,7 +41,7 @@ impl Shard {
             None => slice.next.map(|_| now),
         };
         let mut decision = Decision { notes: vec![again(next)], ..done() };
-        self.drop_dead(source, dlq, over, &mut decision.changes);
+        self.drop_dead(now, source, dlq, over, found, &mut decision.changes)?;
         let last_of_lanes: BTreeMap<Lane, &DeadRow> =
             over.iter().map(|row| (row.lane, row)).collect();
         for row in last_of_lanes.into_values() {

@@ -282,7 +282,7 @@ impl Shard {
 fn is_blocked_by(known: &Known<'_>, why: Blocked) -> bool {
     let stops_retries = match why {
         Blocked::Paused | Blocked::NoConsumers | Blocked::NoCredit | Blocked::InFlightLimit => true,
-        Blocked::MaxOpen | Blocked::NothingNew | Blocked::Loading => false,
+        Blocked::MaxOpen | Blocked::OpenLimit | Blocked::NothingNew | Blocked::Loading => false,
     };
     match known {
         Known::Fresh { .. } => true,

@@ -1,8 +1,8 @@
 //! Groups that nobody reads any more go, where their topic says so.
 //!
 //! When a consumer was last there is part of the group's row, so that a restart does not begin to count
-//! anew. It is written at most eight times in the time after which the group goes, and may be that much
-//! behind; the group is given that much longer. A paused group is waited for as if somebody were there.
+//! anew. It is written at most eight times in the time after which the group goes, and may be up to two
+//! of these steps behind. After a recovery the group is given one step longer, so it may go one step early. A paused group is waited for as if somebody were there.
 
 use crate::change::{Change, Chore, GroupRow, Note};
 use crate::id::GroupId;

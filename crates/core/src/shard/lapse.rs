@@ -1,17 +1,48 @@
-//! A lease whose time has run out.
+//! A lease that has expired, and a message that waited past its deadline.
 
-use crate::change::{Entry, EntryState, LastError};
+use crate::change::{Chore, Entry, EntryState, LastError, Note};
 use crate::command::Hold;
 use crate::effect::DoubtCause;
+use crate::id::{GroupId, Lane, Offset};
 use crate::message::DeathReason;
 use crate::pipeline::found::Found;
 use crate::shard::backoff::backoff_ms;
 use crate::shard::bury::Burial;
-use crate::shard::settle::open;
+use crate::shard::settle::{Held, open};
 use crate::shard::{Decided, Shard, done};
 use crate::time::Timestamp;
 
 impl Shard {
+    /// A message whose deadline passed while it waited for a retry is dead, with the effects begun under it.
+    pub(super) fn pass_deadline(
+        &self,
+        now: Timestamp,
+        group: GroupId,
+        lane: Lane,
+        offset: Offset,
+        found: &Found<'_>,
+    ) -> Decided {
+        let chore = Chore::Deadline { group, lane, offset };
+        let mut decision = done();
+        if let Some(held) = self.waiting_entry(group, lane, offset)
+            && held.entry.is_past_deadline(now)
+            && !held.topic.is_dlq()
+        {
+            let burial = Burial::of(&held, DeathReason::Deadline, None);
+            let effects = self.effects_under(now, &held, found)?;
+            decision = self.bury(now, &burial, effects, DoubtCause::Abandoned, found)?;
+        }
+        decision.notes.push(Note::Chore(chore, None));
+        Ok(decision)
+    }
+
+    fn waiting_entry(&self, group: GroupId, lane: Lane, offset: Offset) -> Option<Held<'_>> {
+        let group = self.groups.get(&group)?;
+        let topic = self.topics.get(&group.row.topic)?;
+        let entry = &group.cursors.get(lane.index())?.open.get(offset)?.entry;
+        (!entry.is_leased()).then_some(Held { topic, group, lane, offset, entry })
+    }
+
     /// Counts like a failure. `hold` names the attempt: by now it may be over or renewed.
     pub(super) fn lapse(&self, now: Timestamp, hold: &Hold, found: &Found<'_>) -> Decided {
         let Some(held) = self.held(hold).filter(|held| self.effective_end(held.entry) <= now)

@@ -65,6 +65,9 @@ impl Shard {
             Note::Starved { group, lane } => {
                 self.live.starved.insert((*group, *lane));
             }
+            Note::GroupFull { group, lane } => {
+                self.live.full.entry(*group).or_default().insert(*lane);
+            }
             Note::KeylessTurn { topic, turn } => {
                 if let Some(topic) = self.topics.get_mut(topic) {
                     topic.keyless_turn = *turn;
@@ -145,6 +148,22 @@ impl Shard {
         if cursor.next < high || cursor.waiting() > 0 {
             group.work.insert(lane);
             self.activate(id);
+        }
+    }
+
+    /// Fewer messages are open than before: lanes that waited for that have their turn. All of them, since one
+    /// alone might have no consumer, and the others would wait in vain.
+    pub(super) fn offer_full(&mut self) {
+        if self.live.full.is_empty() {
+            return;
+        }
+        for (id, lanes) in std::mem::take(&mut self.live.full) {
+            let Some(group) = self.groups.get(&id) else { continue };
+            if self.group_has_room(group, 0) {
+                lanes.into_iter().for_each(|lane| self.offer(id, lane));
+            } else {
+                self.live.full.insert(id, lanes);
+            }
         }
     }
 

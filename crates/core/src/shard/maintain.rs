@@ -1,9 +1,11 @@
-//! Chores nobody asks for: retention, idle groups, garbage, names nobody has. Each bounded a commit.
+//! Chores: retention, idle groups, garbage, unused names. Each is bounded in a commit.
+//!
+//! Each chore is decided on what the one before it changed, like commands. Decided together, a chore would write
+//! back rows that another one has just changed.
 
-use crate::change::{Change, Chore, Decision, Garbage, Note, POINTER_PARTS, Sweep};
+use crate::change::{Change, Chore, Decision, Garbage};
 use crate::command::Command;
-use crate::id::{Lane, Offset};
-use crate::limits::{OWNERS_FORGOTTEN_MAX, TRIM_OFFSETS_MAX};
+use crate::limits::OWNERS_FORGOTTEN_MAX;
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
@@ -14,29 +16,56 @@ const ROWS_PATIENCE_MS: u64 = 30_000;
 /// Pieces of garbage one commit works on.
 const GARBAGE_MAX: usize = 4;
 
+/// One step of maintenance that needs no rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Upkeep {
+    /// A chore that is due.
+    Chore(Chore),
+    /// A step through a topic that was deleted.
+    Sweep(u64),
+    /// Names of consumers that are not used any more.
+    Owners,
+}
+
 impl Shard {
-    /// What is due of all that.
-    pub(crate) fn maintain(&self, now: Timestamp) -> Decision {
+    /// What is due, in order. Each is to be decided by [`Shard::maintain`] and taken before the next.
+    pub(crate) fn upkeep(&self, now: Timestamp) -> Vec<Upkeep> {
+        let due = self.live.chores_due.iter().take_while(|(at, ..)| *at <= now);
+        // The others take reads: [`Shard::commands`] sees to them.
+        let due = due
+            .map(|(_, chore)| *chore)
+            .filter(|chore| matches!(chore, Chore::Retain { .. } | Chore::Idle(_)));
+        let mut upkeep: Vec<Upkeep> = due.take(CHORES_MAX).map(Upkeep::Chore).collect();
+        upkeep.extend(self.deleted_topics().take(GARBAGE_MAX).map(Upkeep::Sweep));
+        upkeep.extend((!self.owners.unused.is_empty()).then_some(Upkeep::Owners));
+        upkeep
+    }
+
+    /// Decides one step.
+    pub(crate) fn maintain(&self, now: Timestamp, upkeep: Upkeep) -> Decision {
         let mut decision = done();
-        let changes = &mut decision.changes;
-        let due = self.live.chores_due.iter().take_while(|(at, ..)| *at <= now).take(CHORES_MAX);
-        let mut notes: Vec<Note> = Vec::new();
-        for &(_, chore) in due {
-            let (done, note) = match chore {
-                Chore::Retain { topic, lane } => self.retain(now, topic, lane),
-                Chore::Idle(group) => self.look_for_readers(now, group),
-                // They take reads: [`Shard::commands`] sees to it.
-                Chore::DropDead { .. } | Chore::Send { .. } | Chore::Expire => continue,
-            };
-            changes.extend(done);
-            notes.push(note);
+        match upkeep {
+            Upkeep::Chore(Chore::Retain { topic, lane }) => {
+                let (changes, note) = self.retain(now, topic, lane);
+                (decision.changes, decision.notes) = (changes, vec![note]);
+            }
+            Upkeep::Chore(Chore::Idle(group)) => {
+                let (changes, note) = self.look_for_readers(now, group);
+                (decision.changes, decision.notes) = (changes, vec![note]);
+            }
+            Upkeep::Chore(
+                Chore::DropDead { .. }
+                | Chore::Send { .. }
+                | Chore::Expire
+                | Chore::Sweep(_)
+                | Chore::Deadline { .. },
+            ) => {}
+            Upkeep::Sweep(id) => decision = self.sweep_topic(id),
+            Upkeep::Owners => {
+                let unused = self.owners.unused.iter().take(OWNERS_FORGOTTEN_MAX);
+                decision.changes.extend(unused.map(|owner| Change::OwnerGone(*owner)));
+            }
         }
-        for (id, garbage) in self.garbage.iter().take(GARBAGE_MAX) {
-            sweep(*id, garbage, self.ids, changes);
-        }
-        let unused = self.owners.unused.iter().take(OWNERS_FORGOTTEN_MAX);
-        changes.extend(unused.map(|owner| Change::OwnerGone(*owner)));
-        decision.notes = notes;
         decision
     }
 
@@ -47,6 +76,10 @@ impl Shard {
             Chore::DropDead { source } => Some((*chore, Command::DropDead { source })),
             Chore::Send { target } => Some((*chore, Command::Send { target })),
             Chore::Expire => Some((*chore, Command::Expire)),
+            Chore::Sweep(id) => Some((*chore, Command::Sweep { id })),
+            Chore::Deadline { group, lane, offset } => {
+                Some((*chore, Command::Deadline { group, lane, offset }))
+            }
             Chore::Retain { .. } | Chore::Idle(_) => None,
         });
         let due: Vec<(Chore, Command)> = due.take(CHORES_MAX).collect();
@@ -57,69 +90,16 @@ impl Shard {
         due.into_iter().map(|(_, command)| command).collect()
     }
 
-    /// Whether [`Shard::maintain`] has anything to do at `now`.
+    /// Garbage that takes no reads.
+    fn deleted_topics(&self) -> impl Iterator<Item = u64> + '_ {
+        let topics = self.garbage.iter();
+        topics.filter(|(_, of)| !matches!(of, Garbage::Cursor { .. })).map(|(id, _)| *id)
+    }
+
+    /// Whether [`Shard::upkeep`] has anything at `now`.
     pub(crate) fn has_chores(&self, now: Timestamp) -> bool {
-        !self.garbage.is_empty()
+        self.deleted_topics().next().is_some()
             || !self.owners.unused.is_empty()
             || self.live.chores_due.first().is_some_and(|(at, ..)| *at <= now)
-    }
-}
-
-/// One bounded step through what is gone. Dead letters have numbers below `ids`.
-fn sweep(id: u64, garbage: &Garbage, ids: u64, changes: &mut Vec<Change>) {
-    let step = |lanes: &[(Lane, Offset, Offset)]| {
-        let (lane, from, to) = *lanes.first()?;
-        let end = to.min(from + TRIM_OFFSETS_MAX);
-        let mut left = lanes.to_vec();
-        match end < to {
-            true => left[0].1 = end,
-            false => drop(left.remove(0)),
-        }
-        Some((lane, from, end, end == to, left))
-    };
-    match garbage {
-        Garbage::Topic { topic, lanes } => {
-            let topic = *topic;
-            let Some((lane, from, to, is_last, lanes)) = step(lanes) else {
-                let garbage = Box::new(Garbage::Named { topic, done: 0 });
-                changes.push(Change::Garbage { id, garbage });
-                return;
-            };
-            changes.push(Change::Sweep(Sweep::Pages { topic, lane, from, to }));
-            if is_last {
-                changes.push(Change::Sweep(Sweep::Lane { topic, lane }));
-            }
-            let garbage = Box::new(Garbage::Topic { topic, lanes });
-            changes.push(Change::Garbage { id, garbage });
-        }
-        Garbage::Cursor { generation, lanes } => {
-            let generation = *generation;
-            let Some((lane, from, to, is_last, lanes)) = step(lanes) else {
-                changes.push(Change::GarbageGone(id));
-                return;
-            };
-            changes.push(Change::Sweep(Sweep::Blocks { generation, lane, from, to }));
-            if is_last {
-                changes.push(Change::Sweep(Sweep::Cursor { generation, lane }));
-            }
-            let garbage = Box::new(Garbage::Cursor { generation, lanes });
-            changes.push(Change::Garbage { id, garbage });
-        }
-        Garbage::Named { topic, done } => {
-            let (topic, done) = (*topic, *done);
-            let from = done * TRIM_OFFSETS_MAX;
-            let of = u8::try_from(done).ok().filter(|of| *of < POINTER_PARTS);
-            if from >= ids && of.is_none() {
-                changes.push(Change::GarbageGone(id));
-                return;
-            }
-            if from < ids {
-                let to = from + TRIM_OFFSETS_MAX;
-                changes.push(Change::Sweep(Sweep::Dead { topic, from, to }));
-            }
-            changes.extend(of.map(|of| Change::Sweep(Sweep::Pointers { topic, of })));
-            let garbage = Box::new(Garbage::Named { topic, done: done + 1 });
-            changes.push(Change::Garbage { id, garbage });
-        }
     }
 }

@@ -44,6 +44,7 @@ mod peek;
 mod pointer;
 mod produce;
 mod purge;
+mod read_ahead;
 mod redrive;
 mod retention;
 mod route;
@@ -52,6 +53,7 @@ mod seek;
 mod settle;
 mod since;
 mod state;
+mod sweep;
 mod tombstone;
 mod topic;
 mod view;
@@ -95,6 +97,8 @@ pub struct ShardConfig {
     pub value_bytes_max: usize,
     /// Retries whose message is being read at a time.
     pub retry_reads_max: usize,
+    /// Messages that may be leased or waiting at a time.
+    pub open_max: u64,
 }
 
 impl Default for ShardConfig {
@@ -106,6 +110,7 @@ impl Default for ShardConfig {
             defaults: Settings::default(),
             value_bytes_max: crate::limits::VALUE_BYTES_DEFAULT,
             retry_reads_max: crate::limits::RETRY_READS_MAX,
+            open_max: crate::limits::SHARD_OPEN_MAX,
         }
     }
 }
@@ -209,6 +214,7 @@ impl Shard {
         match command {
             Command::Produce(produce) => self.produce_reads(produce),
             Command::DropDead { source } => self.drop_dead_reads(*source),
+            Command::Sweep { id } => self.sweep_reads(*id),
             Command::Expire => self.expire_reads(),
             Command::Redrive(redrive) => self.redrive_reads(redrive),
             Command::Peek(peek) => self.peek_reads(peek),
@@ -243,6 +249,7 @@ impl Shard {
             | Command::Extend(_)
             | Command::GiveBack(_)
             | Command::Lapse(_)
+            | Command::Deadline { .. }
             | Command::ViewTopic(_)
             | Command::ViewGroup(_)
             | Command::ListTopics { .. }
@@ -294,6 +301,10 @@ impl Shard {
             Command::GiveBack(hold) => Ok(self.give_back(now, hold)),
             Command::Lapse(hold) => self.lapse(now, hold, found),
             Command::DropDead { source } => self.drop_old(now, *source, found),
+            Command::Sweep { id } => self.sweep_cursor(now, *id, found),
+            Command::Deadline { group, lane, offset } => {
+                self.pass_deadline(now, *group, *lane, *offset, found)
+            }
             Command::Expire => self.expire(now, found),
             Command::Redrive(redrive) => self.redrive(now, redrive, found),
             Command::ViewTopic(name) => self.view_topic(name),
@@ -303,7 +314,7 @@ impl Shard {
             Command::Peek(peek) => self.peek(peek, found),
             Command::ListDead(list) => self.list_dead(list, found),
             Command::Explain(explain) => self.explain(now, explain, found),
-            Command::Purge(purge) => self.purge(purge, found),
+            Command::Purge(purge) => self.purge(now, purge, found),
             Command::WouldPurge(purge) => self.would_purge(purge, found),
             Command::Commit(commit) => self.commit(now, commit, found),
             Command::Send { target } => self.send(now, *target, found),

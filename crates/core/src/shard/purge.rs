@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::change::{Change, DeadRow, Decision, End, LaneState, Lookup, Reads};
 use crate::command::{Purge, Rejection, Reply};
+use crate::effect::DoubtCause;
 use crate::id::{Lane, MessageId, Offset, ShardId};
 use crate::limits::PURGE_MAX;
 use crate::pack;
@@ -19,15 +20,16 @@ use crate::row::Key;
 use crate::shard::retention::lane_state;
 use crate::shard::settle::Held;
 use crate::shard::{Decided, Refusal, Shard, Topic, done};
+use crate::time::Timestamp;
 
-/// The places that ids name among the dead letters of `dlq`, each once.
-fn places(shard: ShardId, dlq: &Topic, ids: &[MessageId]) -> BTreeSet<(Lane, Offset)> {
+/// The ids that name a place among the dead letters of `dlq`, each once.
+fn ids_within(shard: ShardId, dlq: &Topic, ids: &[MessageId]) -> BTreeSet<MessageId> {
     let is_there = |id: &&MessageId| {
         (id.shard, id.topic) == (shard, dlq.row.id)
             && id.lane.0 < dlq.row.partitions
             && (dlq.lane(id.lane).first..dlq.lane(id.lane).high).contains(&id.offset)
     };
-    ids.iter().filter(is_there).map(|id| (id.lane, id.offset)).collect()
+    ids.iter().filter(is_there).copied().collect()
 }
 
 impl Shard {
@@ -37,18 +39,18 @@ impl Shard {
         if purge.ids.len() > PURGE_MAX {
             return Vec::new();
         }
-        let places = places(self.config.shard, &self.topics[&dlq], &purge.ids).into_iter();
-        let absent = places.filter(|(lane, at)| self.live.cache.get(dlq, *lane, *at).is_none());
-        absent.map(|(lane, offset)| Lookup::Message { topic: dlq, lane, offset }).collect()
+        let ids = ids_within(self.config.shard, &self.topics[&dlq], &purge.ids).into_iter();
+        let absent = ids.filter(|id| self.live.cache.get(dlq, id.lane, id.offset).is_none());
+        absent.map(|id| Lookup::Message { topic: dlq, lane: id.lane, offset: id.offset }).collect()
     }
 
-    pub(super) fn purge(&self, purge: &Purge, found: &Found<'_>) -> Decided {
+    pub(super) fn purge(&self, now: Timestamp, purge: &Purge, found: &Found<'_>) -> Decided {
         let source = self.topic_named(&purge.topic)?;
         let rows = self.meant(source, purge, found)?;
         let mut decision = done();
         if let Some(dlq) = source.dlq {
             let dlq = &self.topics[&dlq];
-            self.drop_dead(source, dlq, &rows, &mut decision.changes);
+            self.drop_dead(now, source, dlq, &rows, found, &mut decision.changes)?;
             self.close_ranks(dlq, &rows, &mut decision.changes);
         }
         Ok(Decision { reply: Reply::Purged { purged: rows.len() as u64 }, ..decision })
@@ -72,9 +74,10 @@ impl Shard {
         let Some(dlq) = source.dlq.map(|dlq| &self.topics[&dlq]) else { return Ok(Vec::new()) };
         let mut needs: Reads = Vec::new();
         let mut rows: Vec<DeadRow> = Vec::new();
-        for (lane, offset) in places(self.config.shard, dlq, &purge.ids) {
-            match self.dead_row_at(dlq, lane, offset, found) {
-                Ok(row) => rows.extend(row),
+        for id in ids_within(self.config.shard, dlq, &purge.ids) {
+            match self.dead_row_at(dlq, id.lane, id.offset, found) {
+                // Offsets are reused after a restore: an id issued before it may name another dead letter.
+                Ok(row) => rows.extend(row.filter(|row| row.restore == id.restore)),
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(refusal) => return Err(refusal),
             }
@@ -102,14 +105,17 @@ impl Shard {
         Ok(row.map(pack::dead_row).transpose()?)
     }
 
-    /// Takes dead letters away: their rows and pages, and whoever has them open.
+    /// Deletes dead letters: their rows and pages, and open deliveries of them with their effects.
     pub(super) fn drop_dead(
         &self,
+        now: Timestamp,
         source: &Topic,
         dlq: &Topic,
         rows: &[DeadRow],
+        found: &Found<'_>,
         changes: &mut Vec<Change>,
-    ) {
+    ) -> Result<(), Refusal> {
+        let mut needs: Reads = Vec::new();
         let mut still_dead: BTreeMap<Lane, u64> = BTreeMap::new();
         for row in rows {
             let DeadRow { topic, seq, lane, offset, .. } = *row;
@@ -117,6 +123,16 @@ impl Shard {
                 let group = &self.groups[id];
                 if let Some(open) = group.cursor(lane).open.get(offset) {
                     let held = Held { topic: dlq, group, lane, offset, entry: &open.entry };
+                    match self.effects_under(now, &held, found) {
+                        Ok(mut effects) => {
+                            // Two dead letters may share an effect.
+                            effects.as_changed_by(changes);
+                            let cause = DoubtCause::Abandoned;
+                            self.orphan_effects(now, &held, effects, cause, changes);
+                        }
+                        Err(Refusal::Needs(more)) => needs.extend(more),
+                        Err(refusal) => return Err(refusal),
+                    }
                     self.end(&held, End::Purged, changes);
                 }
             }
@@ -131,6 +147,10 @@ impl Shard {
             let dead = state.dead.saturating_sub(count);
             let state = LaneState { dead, ..state.clone() };
             changes.push(Change::Lane { topic: source.row.id, lane, state });
+        }
+        match needs.is_empty() {
+            true => Ok(()),
+            false => Err(needs.into()),
         }
     }
 

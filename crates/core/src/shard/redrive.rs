@@ -44,6 +44,10 @@ impl Shard {
         let death = dead.death.as_ref().ok_or(Rejection::NotFound(Missing::Message))?;
         let listed = found.row(Key::Dead { topic: dlq, seq: death.seq })?;
         let listed: DeadRow = pack::dead_row(listed.ok_or(Rejection::NotFound(Missing::Message))?)?;
+        if listed.restore != redrive.id.restore {
+            // Offsets are reused after a restore: the id was issued before it, for another dead letter.
+            return Err(Rejection::NotFound(Missing::Message).into());
+        }
         if let Some(before) = &listed.redriven {
             return Ok(Decision::reply(Reply::Redriven { new: before.new, already: true }));
         }

@@ -3,7 +3,7 @@
 //! The shard of the requested topic stores only a *pin*: where the message went. The message and its key
 //! are then one commit on the shard it went to. Whoever tries again finds the pin first, so a router that
 //! answers differently each time still makes one message. A pin without a message is harmless: the next
-//! try goes the same way.
+//! try goes the same way, also with other content. Whether the key is taken is for the target to decide.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,11 +37,20 @@ pub(crate) struct Pin {
     topic: TopicId,
     tenant: Text,
     key: Text,
-    /// Fingerprint of the content: the same key with another message is refused.
+    /// Fingerprint of the content it was made for.
     content: [u8; 16],
     target: Text,
     routing: Option<Box<Routing>>,
     expires: Timestamp,
+}
+
+impl Pin {
+    /// Whether other content may go this way: to the topic that it names, or, if it leaves that to a router, to the one
+    /// that a router chose before.
+    fn has_target_of(&self, produce: &Produce) -> bool {
+        let names_none = produce.routing.is_some() || produce.envelope.target_topic.is_none();
+        (self.routing.is_some() && names_none) || produce.final_topic().topic == self.target
+    }
 }
 
 impl Keyed<'_> {
@@ -110,7 +119,11 @@ impl Shard {
         let ttl_ms = requested.settings.dedupe_ttl_ms;
         let pin = keyed.map(|keyed| keyed.pin(now, found)).transpose()?.flatten();
         let (topic, routing, expires) = match pin {
-            Some(pin) if pin.content != content(produce) => {
+            // In a commit a conflict is rejected here: one that only the target finds would make a dead letter.
+            Some(pin)
+                if pin.content != content(produce)
+                    && (beside.is_some() || !pin.has_target_of(produce)) =>
+            {
                 return Err(Rejection::KeyConflict.into());
             }
             Some(pin) => {

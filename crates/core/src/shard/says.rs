@@ -117,6 +117,7 @@ fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>) -> String {
         (Blocked::NoCredit, _) => "every consumer holds as much as it may".into(),
         (Blocked::InFlightLimit, _) => "as many are in flight as may be".into(),
         (Blocked::MaxOpen, _) => "as many are open as may be".into(),
+        (Blocked::OpenLimit, _) => "the group has as many open as its shard allows".into(),
         (Blocked::NothingNew, _) => "everything was delivered".into(),
         (Blocked::Loading, _) => "messages are being read".into(),
     }

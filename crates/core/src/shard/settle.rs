@@ -323,8 +323,9 @@ impl Shard {
     fn place(&self, claim: &Claim) -> Result<Place<'_>, Rejection> {
         match claim {
             Claim::Token(token, beside) => {
-                let topic =
-                    self.topics.get(&token.topic).ok_or(Rejection::NotFound(Missing::Topic))?;
+                let topic = self.topics.get(&token.topic);
+                let topic = topic.filter(|topic| topic.row.namespace == token.namespace);
+                let topic = topic.ok_or(Rejection::NotFound(Missing::Topic))?;
                 let group =
                     self.groups.get(&token.group).ok_or(Rejection::NotFound(Missing::Group))?;
                 if let Some(beside) = beside {

@@ -258,6 +258,8 @@ pub(crate) struct Live {
     pub(crate) loading: BTreeSet<Want>,
     /// Lanes whose retries wait until others have read theirs.
     pub(crate) starved: BTreeSet<(GroupId, Lane)>,
+    /// Lanes with fresh messages whose group may open no more, by group.
+    pub(crate) full: BTreeMap<GroupId, BTreeSet<Lane>>,
     /// When each chore is to be done next.
     pub(crate) chores: BTreeMap<Chore, Timestamp>,
     pub(crate) chores_due: BTreeSet<(Timestamp, Chore)>,

@@ -98,6 +98,7 @@ impl Shard {
             (cursor.leased >= topic.settings.max_in_flight, Blocked::InFlightLimit),
             (cursor.open.len() as u64 >= u64::from(topic.settings.max_open), Blocked::MaxOpen),
             (cursor.next >= state.high, Blocked::NothingNew),
+            (!self.group_has_room(group, 0), Blocked::OpenLimit),
             (self.live.cache.get(topic.row.id, lane, cursor.next).is_none(), Blocked::Loading),
         ];
         reasons.into_iter().find_map(|(is_so, why)| is_so.then_some(why))

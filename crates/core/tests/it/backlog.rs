@@ -113,9 +113,9 @@ fn without_a_group_what_is_kept_counts() {
             a gets orders/biller 0:2.1 "m2" spent 1 until 7230s
         2h delete orders/biller
             deleted with backlog 2, open 2
+            a is dismissed
             sweep blocks 3 0:1..3
             sweep cursor 3 0
-            a is dismissed
         3h produce orders m3
             full: messages
     "#]]);

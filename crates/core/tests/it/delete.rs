@@ -27,9 +27,9 @@ fn a_deleted_group_leaves_nothing_behind_but_what_the_topic_keeps() {
         3s delete orders/biller
             a gets orders/biller 0:0.2 "m0" spent 2 until 32.342s after "x"
             deleted with backlog 3, open 3
+            a is dismissed
             sweep blocks 3 0:0..2
             sweep cursor 3 0
-            a is dismissed
             sweep blocks 3 1:0..1
             sweep cursor 3 1
         4s rows page block note group owner cursor garbage
@@ -54,9 +54,9 @@ fn tokens_of_a_deleted_group_find_nothing_and_do_not_reach_one_created_again() {
         1s keep orders/biller 0:0.1 as old
         2s delete orders/biller
             deleted with backlog 1, open 1
+            a is dismissed
             sweep blocks 3 0:0..1
             sweep cursor 3 0
-            a is dismissed
         3s ack token=old
             refused: no such group
         4s join b orders/biller
@@ -112,10 +112,6 @@ fn a_deleted_topic_leaves_nothing_behind() {
             deleted 3 messages, 1 dead letters
             sweep pages topic 1 0:0..2
             sweep lane topic 1 0
-            sweep blocks 3 0:1..2
-            sweep cursor 3 0
-            sweep blocks 6 0:0..1
-            sweep cursor 6 0
             sweep pages topic 8 0:0..1
             sweep lane topic 8 0
             a is dismissed
@@ -123,18 +119,22 @@ fn a_deleted_topic_leaves_nothing_behind() {
             c is dismissed
             sweep pages topic 1 1:0..1
             sweep lane topic 1 1
-            sweep blocks 3 1:0..1
-            sweep cursor 3 1
-            sweep blocks 6 1:0..0
-            sweep cursor 6 1
             sweep pages topic 8 1:0..0
             sweep lane topic 8 1
-            sweep dead letters topic 1 0..4096
-            sweep dead letters topic 8 0..4096
             sweep blocks 11 0:0..1
             sweep cursor 11 0
+            sweep blocks 6 0:0..1
+            sweep cursor 6 0
+            sweep blocks 3 0:1..2
+            sweep cursor 3 0
+            sweep dead letters topic 1 0..4096
+            sweep dead letters topic 8 0..4096
             sweep blocks 11 1:0..0
             sweep cursor 11 1
+            sweep blocks 6 1:0..0
+            sweep cursor 6 1
+            sweep blocks 3 1:0..1
+            sweep cursor 3 1
             sweep the last pointers topic 1
             sweep the last pointers topic 8
         5s rows topic group page block note dead lane cursor garbage owner
@@ -160,9 +160,9 @@ fn tokens_of_a_deleted_topic_find_nothing_and_do_not_reach_one_created_again() {
             deleted 1 messages, 0 dead letters
             sweep pages topic 1 0:0..1
             sweep lane topic 1 0
+            a is dismissed
             sweep blocks 3 0:0..1
             sweep cursor 3 0
-            a is dismissed
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
         3s ack token=old
@@ -206,11 +206,11 @@ fn a_topic_created_again_may_have_another_shape_and_has_no_dead_letters() {
             deleted 1 messages, 1 dead letters
             sweep pages topic 1 0:0..1
             sweep lane topic 1 0
-            sweep blocks 3 0:1..1
-            sweep cursor 3 0
             sweep pages topic 5 0:0..1
             sweep lane topic 5 0
             a is dismissed
+            sweep blocks 3 0:1..1
+            sweep cursor 3 0
             sweep dead letters topic 1 0..4096
             sweep dead letters topic 5 0..4096
             sweep the last pointers topic 1
@@ -286,9 +286,9 @@ fn a_delete_in_the_same_batch_as_what_it_deletes_leaves_nothing() {
             deleted 2 messages, 0 dead letters
             sweep pages topic 1 0:0..2
             sweep lane topic 1 0
+            a is dismissed
             sweep blocks 3 0:0..0
             sweep cursor 3 0
-            a is dismissed
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
         3s rows topic group page block garbage
@@ -304,9 +304,9 @@ fn a_delete_in_the_same_batch_as_what_it_deletes_leaves_nothing() {
             ok
             deleted with backlog 1, open 1
             group 6 0:0 nacked, due 5.155s
+            a is dismissed
             sweep blocks 7 0:0..1
             sweep cursor 7 0
-            a is dismissed
         6s rows group block note garbage
             group 0, block 0, note 0, garbage 0
     "#]]);
@@ -401,9 +401,9 @@ fn what_would_go_is_said_and_nothing_goes() {
             refused: no such group
         6s delete orders/biller
             deleted with backlog 2, open 2
+            a is dismissed
             sweep blocks 3 0:1..2
             sweep cursor 3 0
-            a is dismissed
             sweep blocks 3 1:0..1
             sweep cursor 3 1
         7s would delete orders
@@ -412,23 +412,23 @@ fn what_would_go_is_said_and_nothing_goes() {
             deleted 3 messages, 1 dead letters
             sweep pages topic 1 0:0..2
             sweep lane topic 1 0
-            sweep blocks 6 0:0..0
-            sweep cursor 6 0
             sweep pages topic 7 0:0..1
             sweep lane topic 7 0
-            sweep blocks 10 0:0..1
-            sweep cursor 10 0
             d is dismissed
             sweep pages topic 1 1:0..1
             sweep lane topic 1 1
-            sweep blocks 6 1:0..0
-            sweep cursor 6 1
             sweep pages topic 7 1:0..0
             sweep lane topic 7 1
-            sweep blocks 10 1:0..0
-            sweep cursor 10 1
+            sweep blocks 10 0:0..1
+            sweep cursor 10 0
+            sweep blocks 6 0:0..0
+            sweep cursor 6 0
             sweep dead letters topic 1 0..4096
             sweep dead letters topic 7 0..4096
+            sweep blocks 10 1:0..0
+            sweep cursor 10 1
+            sweep blocks 6 1:0..0
+            sweep cursor 6 1
             sweep the last pointers topic 1
             sweep the last pointers topic 7
         9s would delete orders

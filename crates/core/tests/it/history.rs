@@ -112,9 +112,9 @@ fn history_goes_with_its_topic() {
             deleted 1 messages, 0 dead letters
             sweep pages topic 1 0:0..1
             sweep lane topic 1 0
+            a is dismissed
             sweep blocks 3 0:1..1
             sweep cursor 3 0
-            a is dismissed
             sweep dead letters topic 1 0..4096
             sweep the last pointers topic 1
         3s rows history

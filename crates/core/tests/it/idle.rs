@@ -201,3 +201,102 @@ fn what_an_abandoned_group_held_is_given_up() {
             orders 3..3 (0 bytes), dead 0, groups ["biller"], changed max_backlog_messages retention_ms group_idle_ms
     "#]]);
 }
+
+/// Both are due when the clock is next read. The lane must not begin again where its pages are deleted.
+#[test]
+fn a_group_that_expires_while_its_lane_is_trimmed_leaves_the_lane_trimmed() {
+    check(expect![[r#"
+        1000s topic orders 1 retention=80s idle=80s
+            created
+        1000s produce orders m0 + produce orders m1
+            stored 0:0
+            stored 0:1
+        1000s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 1030s
+            a gets orders/biller 0:1.1 "m1" spent 1 until 1030s
+        1001s nack orders/biller 0:0.1 delay=7d + ack orders/biller 0:1.1
+            ok
+            ok
+            orders/biller 0:0 nacked, due 605801s
+            orders/biller 0:1 acked
+        1040s produce orders m2 + produce orders m3
+            stored 0:2
+            stored 0:3
+            a gets orders/biller 0:2.1 "m2" spent 1 until 1070s
+            a gets orders/biller 0:3.1 "m3" spent 1 until 1070s
+        1041s ack orders/biller 0:2.1 + ack orders/biller 0:3.1
+            ok
+            ok
+            orders/biller 0:2 acked
+            orders/biller 0:3 acked
+        1042s leave a
+            ok
+        1110s view orders
+            trim 0:1..2
+            orders 2..4 (4 bytes), dead 0, groups ["biller"], changed retention_ms group_idle_ms
+        @1200s groups orders
+            biller backlog 1, oldest open 1000s
+            trim 0:1..4
+            sweep blocks 3 0:0..4
+            sweep cursor 3 0
+        1201s view orders
+            orders 4..4 (0 bytes), dead 0, groups [], changed retention_ms group_idle_ms
+        1202s rows page
+            page 1
+        1203s join b orders/late
+            joined
+        1204s produce orders m4
+            stored 0:4
+            b gets orders/late 0:4.1 "m4" spent 1 until 1234s
+        1205s ack orders/late 0:4.1
+            ok
+            orders/late 0:4 acked
+        1400s rows page
+            trim 0:0..4
+            trim 0:0..5
+            page 0
+    "#]]);
+}
+
+/// Two groups in one batch, each with cursors and open messages of its own.
+#[test]
+fn two_groups_that_expire_together_leave_nothing_behind() {
+    check(expect![[r#"
+        1000s topic orders 2 idle=80s
+            created
+        1000s produce orders m0 key=a
+            stored 0:0
+        1000s produce orders m1 key=b
+            stored 1:0
+        1000s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 1030s
+            a gets orders/biller 1:0.1 "m1" spent 1 until 1030s
+        1000s join b orders/mailer
+            joined
+            b gets orders/mailer 0:0.1 "m0" spent 1 until 1030s
+            b gets orders/mailer 1:0.1 "m1" spent 1 until 1030s
+        1001s leave a + leave b
+            ok
+            ok
+        @1200s groups orders
+            biller backlog 2, oldest open 1000s; mailer backlog 2, oldest open 1000s
+            group 2 0:0 expired, due 1200.342s
+            group 2 1:0 expired, due 1200.398s
+            group 5 0:0 expired, due 1200.342s
+            group 5 1:0 expired, due 1200.398s
+            sweep blocks 6 0:0..1
+            sweep cursor 6 0
+            sweep blocks 3 0:0..1
+            sweep cursor 3 0
+            sweep blocks 6 1:0..1
+            sweep cursor 6 1
+            sweep blocks 3 1:0..1
+            sweep cursor 3 1
+        1201s rows block
+            block 0
+        1202s rows cursor
+            cursor 0
+    "#]]);
+}

@@ -391,3 +391,54 @@ fn names_without_use_are_forgotten_64_a_commit() {
     assert_eq!(world.rows("owner"), 0, "the rest goes with the next");
     world.check();
 }
+
+/// A world whose shard has room for `open_max` open messages: one group alone may take half of it.
+fn with_room_for(open_max: u64, partitions: u32) -> World {
+    let mut world = World::new(ShardConfig { open_max, ..ShardConfig::default() });
+    world.play(&format!("1s topic orders {partitions} retry=5,1d,1d"));
+    world
+}
+
+#[test]
+fn a_settle_in_one_partition_makes_room_for_the_others_of_its_group() {
+    let mut world = with_room_for(8, 3);
+    world.play("1s join a orders/biller credit=100");
+    for _ in 0..4 {
+        world.play("1s produce orders early p=0");
+    }
+    world.play("1s produce orders late p=1");
+    world.play("1s produce orders later p=2");
+    assert_eq!(world.shard().open_entries(), 4);
+    let view = world.ask("1s view orders/biller");
+    assert_eq!(view.matches("open_limit").count(), 2, "{view}");
+    let lines = world.play("2s ack orders/biller 0:0.1");
+    assert!(lines.iter().any(|line| line.contains("gets orders/biller 1:0.1")), "{lines:?}");
+    let lines = world.play("2s ack orders/biller 0:1.1");
+    assert!(lines.iter().any(|line| line.contains("gets orders/biller 2:0.1")), "{lines:?}");
+    world.check();
+}
+
+#[test]
+fn a_group_that_settles_expires_or_moves_makes_room_for_other_groups() {
+    for end in [
+        "ack orders/one 0:0.1 + ack orders/one 0:1.1",
+        "delete orders/one",
+        "seek orders/one latest",
+    ] {
+        let mut world = with_room_for(6, 2);
+        for _ in 0..3 {
+            world.play("1s produce orders m p=0");
+        }
+        world.play("1s join a orders/one credit=100");
+        world.play("1s join b orders/two credit=100");
+        // Half of 6 for the first, half of the other 3 for the second.
+        assert_eq!(world.shard().open_entries(), 4, "{end}");
+        world.play("2s leave a");
+        let lines = world.play(&format!("2s {end}"));
+        assert!(
+            lines.iter().any(|line| line.contains("gets orders/two 0:1.1")),
+            "{end}: {lines:?}"
+        );
+        world.check();
+    }
+}

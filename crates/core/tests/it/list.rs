@@ -30,19 +30,19 @@ fn topics_are_listed_by_name_and_dead_letters_are_topics() {
             deleted 1 messages, 1 dead letters
             sweep pages topic 2 0:0..1
             sweep lane topic 2 0
-            sweep blocks 4 0:1..1
-            sweep cursor 4 0
             sweep pages topic 6 0:0..1
             sweep lane topic 6 0
             a is dismissed
             sweep pages topic 2 1:0..0
             sweep lane topic 2 1
-            sweep blocks 4 1:0..0
-            sweep cursor 4 1
             sweep pages topic 6 1:0..0
             sweep lane topic 6 1
+            sweep blocks 4 0:1..1
+            sweep cursor 4 0
             sweep dead letters topic 2 0..4096
             sweep dead letters topic 6 0..4096
+            sweep blocks 4 1:0..0
+            sweep cursor 4 1
             sweep the last pointers topic 2
             sweep the last pointers topic 6
         7s topics default

@@ -133,9 +133,9 @@ fn a_dead_letter_whose_group_is_gone_is_not_brought_back() {
             orders/biller 0:0 dead
         3s delete orders/biller
             deleted with backlog 0, open 0
+            a is dismissed
             sweep blocks 3 0:1..1
             sweep cursor 3 0
-            a is dismissed
         4s redrive orders 0:0
             refused: no such group
         5s view orders
@@ -165,11 +165,11 @@ fn a_dead_letter_survives_the_deletion_of_its_group_and_not_of_its_topic() {
             deleted 1 messages, 1 dead letters
             sweep pages topic 1 0:0..1
             sweep lane topic 1 0
-            sweep blocks 3 0:1..1
-            sweep cursor 3 0
             sweep pages topic 5 0:0..1
             sweep lane topic 5 0
             a is dismissed
+            sweep blocks 3 0:1..1
+            sweep cursor 3 0
             sweep dead letters topic 1 0..4096
             sweep dead letters topic 5 0..4096
             sweep the last pointers topic 1

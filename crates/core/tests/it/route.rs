@@ -24,13 +24,44 @@ fn a_keyed_message_for_another_shard_is_pinned() {
                 goes on to receipts, for 1/1 until 604800s
             2s produce orders a idem=k route=orders
                 refused: this idempotency key belongs to another message
-            2s produce orders b idem=k to=receipts
+            2s produce orders b idem=k to=refunds
                 refused: this idempotency key belongs to another message
             2s crash
             3s produce orders a idem=k to=receipts seen=absent deadline=1s
                 goes on to receipts, for 1/1 until 604800s
             4s effect produce/orders k
                 is asked of 0
+        "#]],
+    );
+}
+
+/// The target may have rejected the first content for good. It knows whether the key is taken; the pin does not.
+#[test]
+fn other_content_of_a_pinned_key_goes_the_same_way_under_the_same_identity() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a idem=k to=receipts
+                goes on to receipts, for 1/1 until 604800s
+            1s produce orders b idem=k to=receipts
+                goes on to receipts, for 1/1 until 604800s
+            1s produce orders b idem=k to=refunds
+                refused: this idempotency key belongs to another message
+            1s produce orders b idem=k
+                refused: this idempotency key belongs to another message
+            2s produce orders a idem=l route=receipts/0
+                goes on to receipts, for 1/1 until 604802s
+            2s produce orders b idem=l route=refunds
+                goes on to receipts, for 1/1 until 604802s
+            2s produce orders b idem=l
+                goes on to receipts, for 1/1 until 604802s
+            2s produce orders b idem=l to=refunds
+                refused: this idempotency key belongs to another message
+            3s rows record
+                record 2
         "#]],
     );
 }

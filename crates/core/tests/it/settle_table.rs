@@ -402,6 +402,15 @@ const TABLE: &[Row] = &[
         by_token: ["stale: generation"; 3],
         by_owner: NONE,
     },
+    Row {
+        the_message_is: "leased to a worker of another namespace",
+        because: after![],
+        at: "102s",
+        token: Some("another namespace"),
+        owner: None,
+        by_token: ["refused: no such topic"; 3],
+        by_owner: NONE,
+    },
 ];
 
 /// A world in which the row is true, and what is claimed in it.
@@ -414,7 +423,8 @@ fn play(row: &Row) -> World {
         let token = world.token(TOKEN).clone();
         world.forge("the next", LeaseToken { offset: token.offset + 1, ..token.clone() });
         world.forge("a later attempt", LeaseToken { attempt: 2, ..token.clone() });
-        world.forge("before a restore", LeaseToken { restore: token.restore + 1, ..token });
+        world.forge("before a restore", LeaseToken { restore: token.restore + 1, ..token.clone() });
+        world.forge("another namespace", LeaseToken { namespace: "other".into(), ..token });
     }
     world
 }

@@ -36,45 +36,45 @@ fn every_partition_goes_to_its_first_message_from_that_time_on() {
             sweep cursor 3 2
         7s seek orders/biller time=4s
             moved [(0, 2, 3), (1, 0, 2), (2, 0, 0)] redelivers 0 skips 3 dropped 0
-            sweep blocks 4 0:2..2
-            sweep cursor 4 0
-            sweep blocks 5 1:0..0
-            sweep cursor 5 1
             sweep blocks 6 2:0..0
             sweep cursor 6 2
+            sweep blocks 5 1:0..0
+            sweep cursor 5 1
+            sweep blocks 4 0:2..2
+            sweep cursor 4 0
         7s seek orders/biller time=0s
             moved [(0, 3, 0), (1, 2, 0), (2, 0, 0)] redelivers 5 skips 0 dropped 0
-            sweep blocks 7 0:3..3
-            sweep cursor 7 0
-            sweep blocks 8 1:2..2
-            sweep cursor 8 1
             sweep blocks 9 2:0..0
             sweep cursor 9 2
+            sweep blocks 8 1:2..2
+            sweep cursor 8 1
+            sweep blocks 7 0:3..3
+            sweep cursor 7 0
         7s seek orders/biller time=7s
             moved [(0, 0, 4), (1, 0, 2), (2, 0, 0)] redelivers 0 skips 6 dropped 0
-            sweep blocks 10 0:0..0
-            sweep cursor 10 0
-            sweep blocks 11 1:0..0
-            sweep cursor 11 1
             sweep blocks 12 2:0..0
             sweep cursor 12 2
+            sweep blocks 11 1:0..0
+            sweep cursor 11 1
+            sweep blocks 10 0:0..0
+            sweep cursor 10 0
         7s seek orders/biller time=1h
             moved [(0, 4, 4), (1, 2, 2), (2, 0, 0)] redelivers 0 skips 0 dropped 0
-            sweep blocks 13 0:4..4
-            sweep cursor 13 0
-            sweep blocks 14 1:2..2
-            sweep cursor 14 1
             sweep blocks 15 2:0..0
             sweep cursor 15 2
+            sweep blocks 14 1:2..2
+            sweep cursor 14 1
+            sweep blocks 13 0:4..4
+            sweep cursor 13 0
         8s crash
         9s seek orders/biller time=3s
             moved [(0, 4, 2), (1, 2, 1), (2, 0, 0)] redelivers 3 skips 0 dropped 0
-            sweep blocks 16 0:4..4
-            sweep cursor 16 0
-            sweep blocks 17 1:2..2
-            sweep cursor 17 1
             sweep blocks 18 2:0..0
             sweep cursor 18 2
+            sweep blocks 17 1:2..2
+            sweep cursor 17 1
+            sweep blocks 16 0:4..4
+            sweep cursor 16 0
         9s join w orders/biller
             joined
             w gets orders/biller 0:2.1 "a2" spent 1 until 39s

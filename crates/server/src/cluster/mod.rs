@@ -31,6 +31,23 @@ pub(crate) struct Seat {
     pub(crate) node: NodeId,
     /// What happens to its shard.
     pub(crate) events: mpsc::UnboundedSender<Event>,
+    /// When the lease of the node was last renewed.
+    renewed: watch::Receiver<Instant>,
+    lease_ms: u64,
+}
+
+/// A database that has not answered for so long is down, as far as clients are concerned. Longer than a renewal that
+/// fails and the next one.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+impl Seat {
+    /// For how long the database has not renewed the lease of this node, if that is too long. A shard does not show it
+    /// until the commit that it waits for has failed.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        let silent = self.renewed.borrow().elapsed();
+        let most = SILENCE_MAX.min(Duration::from_millis(self.lease_ms));
+        (silent > most).then_some(silent)
+    }
 }
 
 /// A node that is about to join.
@@ -40,21 +57,24 @@ pub(crate) struct Joining {
     lease_ms: u64,
     happened: mpsc::UnboundedReceiver<Event>,
     routes: watch::Sender<Routes>,
+    renewed: watch::Sender<Instant>,
 }
 
 impl Joining {
     /// As the others will know it.
     pub(crate) fn new(postgres: Arc<Postgres>, config: &Config, listens: SocketAddr) -> Joining {
         let (events, happened) = mpsc::unbounded_channel();
+        let (renewed, seen) = watch::channel(Instant::now());
         let node = NodeId(fastrand::u64(1..=NUMBER_MAX));
         let address = config.advertise.clone().unwrap_or_else(|| format!("http://{listens}"));
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Joining {
-            seat: Seat { postgres, node, events },
+            seat: Seat { postgres, node, events, renewed: seen, lease_ms: config.node_lease_ms },
             member: Member { node, address, version },
             lease_ms: config.node_lease_ms,
             happened,
             routes: watch::channel(Routes::default()).0,
+            renewed,
         }
     }
 
@@ -65,8 +85,10 @@ impl Joining {
 
     /// Takes part, and gives `orders` to the task of each shard, until `leaving` and everything is given up.
     pub(crate) async fn join(self, orders: Vec<Commander>, leaving: watch::Receiver<bool>) {
-        let Joining { seat, member, lease_ms, happened, routes } = self;
-        Membership { seat, member, lease_ms, happened, routes, orders, leaving }.run().await;
+        let Joining { seat, member, lease_ms, happened, routes, renewed } = self;
+        let membership =
+            Membership { seat, member, lease_ms, happened, routes, renewed, orders, leaving };
+        membership.run().await;
     }
 }
 
@@ -77,6 +99,8 @@ struct Membership {
     lease_ms: u64,
     happened: mpsc::UnboundedReceiver<Event>,
     routes: watch::Sender<Routes>,
+    /// When its lease was last renewed.
+    renewed: watch::Sender<Instant>,
     /// What each shard's task is told.
     orders: Vec<Commander>,
     /// True: the process is to stop.
@@ -92,6 +116,9 @@ impl Membership {
         let mut is_leaving = false;
         let mut event = Event::Time;
         loop {
+            if let Event::Renewed(_) = &event {
+                self.renewed.send_replace(Instant::now());
+            }
             for action in machine.on(now(), event) {
                 match action {
                     Action::Renew { draining } => self.renew(draining),
@@ -101,7 +128,7 @@ impl Membership {
                     Action::Leave => return self.leave().await,
                 }
             }
-            self.publish(&machine);
+            self.publish(&machine, now());
             let until = machine.next_deadline().map(|at| Duration::from_millis(at.since(now())));
             event = tokio::select! {
                 biased;
@@ -161,8 +188,8 @@ impl Membership {
         }
     }
 
-    fn publish(&self, machine: &Ownerships) {
-        let routes = Routes::of(machine, self.member.node, self.orders.len());
+    fn publish(&self, machine: &Ownerships, now: Timestamp) {
+        let routes = Routes::of(machine, self.member.node, self.orders.len(), now);
         if routes.is_beside() && !self.routes.borrow().is_beside() {
             let address = &self.member.address;
             tracing::error!(address, "another node is at this address: set cluster.advertise");

@@ -1,7 +1,7 @@
 //! Where each shard is served, as far as this node knows.
 
 use driftq_core::ownership::{ClusterView, Held, Ownerships, Part};
-use driftq_core::{Epoch, NodeId, ShardId, Text};
+use driftq_core::{Epoch, NodeId, ShardId, Text, Timestamp, TokenVersion};
 
 /// Where each shard is served.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub(crate) struct Routes {
     shards: Vec<Option<Route>>,
     /// Another node has the address of this one.
     is_beside: bool,
+    /// The version of tokens that this node mints.
+    pub(crate) token_version: TokenVersion,
 }
 
 /// Where a shard is served.
@@ -26,7 +28,7 @@ pub(crate) enum Route {
 }
 
 impl Routes {
-    pub(super) fn of(machine: &Ownerships, me: NodeId, shards: usize) -> Routes {
+    pub(super) fn of(machine: &Ownerships, me: NodeId, shards: usize, now: Timestamp) -> Routes {
         let route = |shard: ShardId| {
             let (node, epoch) = machine.holder(shard)?;
             if node == me {
@@ -36,7 +38,7 @@ impl Routes {
         };
         let is_beside = matches!(machine.part(), Some(Part::Beside(_)));
         let shards = (0..shards as u32).map(|shard| route(ShardId(shard))).collect();
-        Routes { shards, is_beside }
+        Routes { shards, is_beside, token_version: machine.token_version(now) }
     }
 
     /// As one sees them who serves none.
@@ -45,7 +47,8 @@ impl Routes {
             let address = view.nodes.get(&held.node?)?.address.clone();
             Some(Route::There { address, epoch: held.epoch })
         };
-        Routes { shards: view.shards.iter().map(route).collect(), is_beside: false }
+        let shards = view.shards.iter().map(route).collect();
+        Routes { shards, ..Routes::default() }
     }
 
     /// None: nobody serves it now.

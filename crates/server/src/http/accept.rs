@@ -1,42 +1,63 @@
-//! Accepting connections: who is slow or too many must not cost the others anything.
+//! Accepting connections: a client that is slow, silent or one of too many costs the others nothing.
 //!
-//! 1. Headers must come within a time, first ones and those of a connection that is kept.
+//! 1. The first bytes must show the version of HTTP within 10 s. Headers must be complete within 30 s, also on a
+//!    connection that is kept. HTTP/2 without a stream ends after 60 s.
 //! 2. A client that takes nothing of an answer for 30 s is dropped; what it was given and never saw goes
 //!    back.
-//! 3. Connections are bounded; one too many is told so and closed.
+//! 3. Connections are bounded. [`Connections`] says which one is closed for a new one; if none can be, the new one
+//!    gets 429.
 
+use std::future::poll_fn;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::ConnectInfo;
-use axum::http::Request;
+use axum::http::{Request, Response};
 use driftq_api::{Error, ErrorCode};
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::Sleep;
+use hyper_util::server::graceful::GracefulConnection;
+use rustix::io::Errno;
+use rustix::net::RecvFlags;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, Sleep, timeout};
 use tower::ServiceExt as _;
 
-use super::guard::new_request_id;
+use super::connections::{Connection, Connections, Full, InFlight};
+use super::guard::{is_open_path, new_request_id};
 
-/// How long the headers of a request may take, and how long a kept connection may say nothing.
+/// How long the first bytes may take, up to those that show the version of HTTP.
+const FIRST_BYTES_TIME: Duration = Duration::from_secs(10);
+/// How long the headers of a request may take, and how long a kept connection of HTTP/1.1 may say nothing.
 const HEADER_TIME: Duration = Duration::from_secs(30);
-/// How long a client may take nothing of what it is sent.
+/// How long a connection may have no request in flight. HTTP/1.1 has its time for headers before.
+const IDLE_TIME: Duration = Duration::from_secs(60);
+/// How long a connection without a request in flight may take to end.
+const CLOSE_TIME: Duration = Duration::from_secs(5);
 /// A connection of HTTP/2 on which nothing comes for so long is asked whether it lives, and has as long to say so.
 const ALIVE_TIME: Duration = Duration::from_secs(5);
 /// Streams of one connection of HTTP/2: another node has all its consumers on one.
 const STREAMS_MAX: u32 = 4_096;
+/// How long a client may take nothing of what it is sent.
 const STALL_TIME: Duration = Duration::from_secs(30);
 /// How long connections may take to end when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
+/// Connections that the system holds until they are accepted. It drops what is beyond, and a client that is dropped
+/// tries again a second later.
+const BACKLOG: u32 = 4_096;
+/// How much of what a client sends first is read at once. Most requests are shorter.
+const FIRST_BYTES: usize = 4_096;
+/// What a client of HTTP/2 sends first.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Where connections come in.
 pub struct Listener {
@@ -46,8 +67,12 @@ pub struct Listener {
 
 impl Listener {
     /// Listens at `address`.
-    pub async fn bind(address: std::net::SocketAddr, connections: usize) -> io::Result<Listener> {
-        Ok(Listener { listener: TcpListener::bind(address).await?, connections })
+    pub fn bind(address: std::net::SocketAddr, connections: usize) -> io::Result<Listener> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A server that is started again finds its address free at once.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(Listener { listener: socket.listen(BACKLOG)?, connections })
     }
 
     /// Where it listens, with the port the system gave.
@@ -59,45 +84,51 @@ impl Listener {
 /// Serves until `stop` is set, then lets requests under way end.
 pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver<bool>) {
     let Listener { listener, connections } = listener;
-    let room = Arc::new(Semaphore::new(connections));
-    let graceful = GracefulShutdown::new();
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
-    let mut http2 = builder.http2();
-    http2.timer(TokioTimer::new()).keep_alive_interval(ALIVE_TIME).keep_alive_timeout(ALIVE_TIME);
-    http2.max_concurrent_streams(STREAMS_MAX);
+    let connections = Connections::new(connections);
+    // Every task holds a sender: when the channel is closed, all have ended.
+    let (working, mut ended) = mpsc::channel::<()>(1);
+    let protocols = Arc::new(Protocols::new());
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.wait_for(|is_stopped| *is_stopped) => break,
         };
         let Ok((stream, remote)) = accepted else {
-            // Out of file handles, most likely: those that are open must end first.
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // Out of file handles, most likely: one that is open must end first.
+            connections.close_first();
+            tokio::time::sleep(Duration::from_millis(5)).await;
             continue;
         };
-        let Ok(place) = room.clone().try_acquire_owned() else {
+        let admitted = loop {
+            match connections.admit() {
+                // Their tasks are waiting for a turn.
+                Err(Full::Unheard) => tokio::task::yield_now().await,
+                admitted => break admitted,
+            }
+        };
+        let Ok(mut admitted) = admitted else {
             tokio::spawn(refuse(stream));
             continue;
         };
-        // Answers are written whole: waiting to fill a packet only delays them.
-        let _slower = stream.set_nodelay(true);
-        let io = TokioIo::new(Flowing { stream, stalled: None });
-        let service = router.clone().map_request(move |mut request: Request<_>| {
-            request.extensions_mut().insert(ConnectInfo(remote));
-            request
-        });
-        let service = TowerToHyperService::new(service);
-        let connection = builder.serve_connection_with_upgrades(io, service).into_owned();
-        let connection = graceful.watch(connection);
+        let client = Client { router: router.clone(), remote: ConnectInfo(remote) };
+        let (protocols, stop, working) = (protocols.clone(), stop.clone(), working.clone());
         tokio::spawn(async move {
-            // A connection that breaks is the client's business.
-            let _broken = connection.await;
-            drop(place);
+            let connection = admitted.connection().clone();
+            let mut serving = pin!(protocols.serve(stream, client, &connection, stop));
+            // Reads what the client has sent, and begins its request if that is one.
+            let served = poll_fn(|cx| Poll::Ready(serving.as_mut().poll(cx))).await;
+            admitted.heard();
+            if served.is_pending() {
+                tokio::select! {
+                    () = serving => {}
+                    () = admitted.closed() => {}
+                }
+            }
+            drop((admitted, working));
         });
     }
-    drop(listener);
-    if tokio::time::timeout(DRAIN_TIME, graceful.shutdown()).await.is_err() {
+    drop((listener, working));
+    if timeout(DRAIN_TIME, ended.recv()).await.is_err() {
         tracing::warn!("some connections did not end in time");
     }
 }
@@ -116,13 +147,148 @@ async fn refuse(mut stream: TcpStream) {
         error.request_id,
         body.len()
     );
-    let written = tokio::time::timeout(Duration::from_secs(1), stream.write_all(answer.as_bytes()));
+    let written = timeout(Duration::from_secs(1), stream.write_all(answer.as_bytes()));
     // Whether it was read is its business.
     let _told = written.await;
 }
 
+/// What is set for every connection.
+struct Protocols {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+}
+
+impl Protocols {
+    fn new() -> Protocols {
+        let mut http1 = http1::Builder::new();
+        http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(ALIVE_TIME)
+            .keep_alive_timeout(ALIVE_TIME);
+        http2.max_concurrent_streams(STREAMS_MAX);
+        Protocols { http1, http2 }
+    }
+
+    /// Serves one connection to its end.
+    async fn serve(
+        &self,
+        mut stream: TcpStream,
+        client: Client,
+        connection: &Connection,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let first = tokio::select! {
+            first = timeout(FIRST_BYTES_TIME, first_bytes(&mut stream)) => first,
+            _ = stop.wait_for(|is_stopped| *is_stopped) => return,
+        };
+        let Ok(Ok(first)) = first else { return };
+        // Answers are written whole: waiting to fill a packet only delays them.
+        let _slower = stream.set_nodelay(true);
+        let is_http2 = first.starts_with(PREFACE);
+        let io = TokioIo::new(Flowing { first: first.into(), stream, stalled: None });
+        let named = connection.clone();
+        let service = service_fn(move |request| client.clone().answer(named.begin(), request));
+        if is_http2 {
+            run(self.http2.serve_connection(io, service), connection, stop).await;
+        } else {
+            run(self.http1.serve_connection(io, service), connection, stop).await;
+        }
+    }
+}
+
+/// Runs a connection to its end. No new request begins on it once it has been idle for too long, or the server stops.
+async fn run(
+    serving: impl GracefulConnection,
+    connection: &Connection,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut serving = pin!(serving);
+    tokio::select! {
+        // A connection that breaks is the client's business.
+        _broken = &mut serving => return,
+        _ = stop.wait_for(|is_stopped| *is_stopped) => {}
+        () = connection.idle_for(IDLE_TIME, Instant::now()) => {}
+    }
+    serving.as_mut().graceful_shutdown();
+    tokio::select! {
+        _broken = &mut serving => {}
+        () = connection.idle_for(CLOSE_TIME, Instant::now()) => {}
+    }
+}
+
+/// The first bytes of a connection, at least up to those that show its version: all of the preface of HTTP/2, or a byte
+/// that is not of it. What has arrived is read at once: tokio would wait for the system to report it.
+async fn first_bytes(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let mut first = vec![0; FIRST_BYTES];
+    let length = match rustix::net::recv(&*stream, &mut first[..], RecvFlags::DONTWAIT) {
+        Ok((length, _)) => length,
+        Err(Errno::WOULDBLOCK | Errno::INTR) => 0,
+        Err(error) => return Err(error.into()),
+    };
+    first.truncate(length);
+    while first.len() < PREFACE.len() && PREFACE.starts_with(&first) {
+        if stream.read_buf(&mut first).await? == 0 {
+            break;
+        }
+    }
+    Ok(first)
+}
+
+/// The other end of a connection, and what answers it.
+#[derive(Clone)]
+struct Client {
+    router: Router,
+    remote: ConnectInfo<std::net::SocketAddr>,
+}
+
+impl Client {
+    async fn answer(
+        self,
+        in_flight: Option<InFlight>,
+        mut request: Request<Incoming>,
+    ) -> io::Result<Response<Answer>> {
+        // It was closed for another one at this moment: the request has not happened.
+        let in_flight = in_flight.ok_or(io::ErrorKind::ConnectionAborted)?;
+        // Needs no key: the connection stays one that can be closed.
+        let in_flight = (!is_open_path(request.uri().path())).then_some(in_flight);
+        request.extensions_mut().insert(self.remote);
+        let Ok(response) = self.router.oneshot(request).await;
+        Ok(response.map(|body| Answer { body, _in_flight: in_flight }))
+    }
+}
+
+/// The body of an answer. Its request is in flight until it has ended.
+struct Answer {
+    body: Body,
+    _in_flight: Option<InFlight>,
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 /// A stream that fails when nothing can be written for too long.
 struct Flowing {
+    /// What has been read from `stream` already.
+    first: Bytes,
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,
 }
@@ -150,6 +316,11 @@ impl AsyncRead for Flowing {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.first.is_empty() {
+            let length = self.first.len().min(buf.remaining());
+            buf.put_slice(&self.first.split_to(length));
+            return Poll::Ready(Ok(()));
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }

@@ -7,17 +7,6 @@ use super::App;
 use super::failure::Failure;
 use crate::node::Lost;
 
-/// Items of one request.
-const ITEMS_MAX: usize = 1_000;
-
-/// Refuses a list that is empty or too long.
-pub(crate) fn check<T>(field: &str, items: &[T]) -> Result<(), Failure> {
-    match items.len() {
-        1..=ITEMS_MAX => Ok(()),
-        _ => Err(Failure::invalid(field, "1 to 1000 are possible")),
-    }
-}
-
 /// Has every item decided that could be read, together, and shows what became of each. An item carries
 /// what `show` needs beside the answer.
 pub(crate) async fn ask_each<C, T>(

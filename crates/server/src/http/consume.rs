@@ -8,6 +8,7 @@ use axum::http::{HeaderValue, Response, header};
 use driftq_api::message::{Consume, Delivery};
 use driftq_core::command::{Join, Peer, PeerKind};
 use driftq_core::{Line, Session};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
@@ -77,7 +78,9 @@ async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Respons
     };
     let connection = Connection::open(app, join, Session::stream).await?;
     let stream = Stream { connection, node: app.node.clone(), draining: app.draining.clone() };
-    let body = Body::from_stream(futures_util::stream::unfold(stream, Stream::next));
+    let (demands, demanded) = mpsc::channel(1);
+    tokio::spawn(stream.run(demanded));
+    let body = Body::from_stream(futures_util::stream::unfold(demands, next_chunk));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(
@@ -88,22 +91,56 @@ async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Respons
     Ok(response)
 }
 
+/// The client can take a chunk: where to send it.
+type Demand = oneshot::Sender<Bytes>;
+
+/// Asks for a chunk. The HTTP layer does so when it has written the chunk before: with HTTP/2, when the client has
+/// granted room for it.
+async fn next_chunk(
+    demands: mpsc::Sender<Demand>,
+) -> Option<(Result<Bytes, std::convert::Infallible>, mpsc::Sender<Demand>)> {
+    let (demand, chunk) = oneshot::channel();
+    demands.send(demand).await.ok()?;
+    Some((Ok(chunk.await.ok()?), demands))
+}
+
+/// A stream of deliveries, in a task of its own: it goes on while the client takes nothing, and so notices.
 struct Stream {
     connection: Connection,
     node: Node,
-    draining: tokio::sync::watch::Receiver<bool>,
+    draining: watch::Receiver<bool>,
 }
 
 impl Stream {
-    /// The next chunk: what is there, or what comes first.
-    async fn next(mut self) -> Option<(Result<Bytes, std::convert::Infallible>, Stream)> {
-        let line = tokio::select! {
-            biased;
-            _ = self.draining.wait_for(|is_draining| *is_draining) => None,
-            line = self.connection.next() => line,
-        };
+    /// Answers one demand after the other. Ends with the client, with the server, or when the client has taken nothing
+    /// for too long.
+    async fn run(mut self, mut demanded: mpsc::Receiver<Demand>) {
+        loop {
+            let mut demand = tokio::select! {
+                demand = demanded.recv() => match demand {
+                    Some(demand) => demand,
+                    None => return,
+                },
+                () = self.connection.stalled() => return self.connection.give_back_unconfirmed(),
+            };
+            self.connection.confirm();
+            let line = tokio::select! {
+                biased;
+                _ = self.draining.wait_for(|is_draining| *is_draining) => None,
+                () = demand.closed() => None,
+                line = self.connection.next() => line,
+            };
+            let Some(line) = line else { return };
+            if demand.send(self.chunk(line)).is_err() {
+                return self.connection.give_back_unconfirmed();
+            }
+        }
+    }
+
+    /// A line, and what is there without waiting.
+    fn chunk(&mut self, line: Line) -> Bytes {
         let mut chunk = Vec::new();
-        match line? {
+        match line {
             Line::Heartbeat => chunk.push(b'\n'),
             Line::Delivery(delivery) => {
                 self.write(&mut chunk, &delivery);
@@ -114,11 +151,11 @@ impl Stream {
                 }
             }
         }
-        Some((Ok(Bytes::from(chunk)), self))
+        Bytes::from(chunk)
     }
 
     fn write(&self, chunk: &mut Vec<u8>, delivery: &driftq_core::change::Delivery) {
-        let line = convert::delivery(delivery, self.node.keys());
+        let line = convert::delivery(delivery, self.node.minter());
         serde_json::to_writer(&mut *chunk, &line).expect("a delivery is plain");
         chunk.push(b'\n');
     }

@@ -11,9 +11,9 @@ use driftq_api::{Time, group, topic};
 use driftq_core::change::Delivery;
 use driftq_core::command::Start;
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
-use driftq_core::{
-    Envelope, Message, RetryRequest, Routing, Settings, Timestamp, TokenKeys, Trace,
-};
+use driftq_core::{Envelope, Message, RetryRequest, Routing, Settings, Timestamp, Trace};
+
+use crate::node::Minter;
 
 pub(crate) fn time(at: Timestamp) -> Time {
     Time(at.0)
@@ -76,7 +76,7 @@ pub(crate) fn key(message: &Message) -> Cow<'_, str> {
     String::from_utf8_lossy(&message.key)
 }
 
-pub(crate) fn delivery<'a>(delivery: &'a Delivery, keys: &TokenKeys) -> WireDelivery<'a> {
+pub(crate) fn delivery<'a>(delivery: &'a Delivery, minter: Minter<'_>) -> WireDelivery<'a> {
     let message = &*delivery.message;
     let id = delivery.id;
     WireDelivery {
@@ -92,7 +92,7 @@ pub(crate) fn delivery<'a>(delivery: &'a Delivery, keys: &TokenKeys) -> WireDeli
         tenant_id: message.tenant(),
         produced_at: time(message.produced_at),
         lease: Lease {
-            token: keys.mint(&delivery.token),
+            token: minter.mint(&delivery.token),
             attempt: delivery.hold.attempt,
             expires_at: time(delivery.expires_at),
         },

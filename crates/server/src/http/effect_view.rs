@@ -5,12 +5,13 @@ use driftq_api::effect::{
 };
 use driftq_core::command::{self, BeginDecision, EffectQuery, EffectView, Produced};
 use driftq_core::effect::{self, EffectResult, EffectState, Outcome, Resolution, ResolvedAs};
-use driftq_core::{OnDoubt, Timestamp, TokenKeys};
+use driftq_core::{OnDoubt, Timestamp};
 use serde_json::value::RawValue;
 
 use super::convert::time;
 use super::failure::Failure;
 use super::unexpected;
+use crate::node::Minter;
 
 /// How v1 called the states.
 fn status(state: EffectState) -> &'static str {
@@ -45,7 +46,7 @@ fn kept_until(expires: Timestamp) -> Option<driftq_api::Time> {
     (expires != Timestamp::MAX).then(|| time(expires))
 }
 
-pub(crate) fn began(began: command::Began, keys: &TokenKeys) -> Began {
+pub(crate) fn began(began: command::Began, minter: Minter<'_>) -> Began {
     let command::Began { decision, effect, token } = began;
     let EffectView { row, state, held_until, downstream_key } = effect;
     let (decision, action) = match decision {
@@ -63,7 +64,7 @@ pub(crate) fn began(began: command::Began, keys: &TokenKeys) -> Began {
         key: row.name.key.to_string(),
         tenant_id: row.name.tenant.to_string(),
         fence: row.fence,
-        token: token.map(|token| keys.mint(&token)),
+        token: token.map(|token| minter.mint(&token)),
         expires_at: held_until.map(time),
         downstream_key: is_granted.then(|| downstream_key.to_string()),
         downstream_until: row.downstream_until().filter(|_| is_granted).map(time),

@@ -209,7 +209,7 @@ async fn began(app: &App, begin: Begin) -> Result<Json<Began>, Failure> {
     let Reply::Began(began) = app.ask(Command::Begin(Box::new(begin))).await? else {
         return Err(unexpected());
     };
-    Ok(Json(effect_view::began(*began, app.node.keys())))
+    Ok(Json(effect_view::began(*began, app.node.minter())))
 }
 
 /// Says how an execution ended.

@@ -1,31 +1,31 @@
 //! Who may come in, and what every answer carries.
 //!
-//! A web page must not be able to use a developer's queue: a request with an `Origin` is refused unless it
-//! was allowed, and on a loopback listener so is a `Host` that is not this machine.
+//! A request passes these checks in this order: how its body is encoded, that it names a host, the page that sent
+//! it ([`super::cors`]), the name it calls ([`super::host`]), its key.
 
 use std::any::Any;
 
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use driftq_api::ErrorCode;
-use subtle::ConstantTimeEq as _;
 
+use super::cors::{self, AllowedOrigins};
 use super::failure::Failure;
+use super::host::{self, AllowedHosts};
 use super::{App, internal};
+use crate::config::Secret;
 
 /// Who may come in.
 #[derive(Default)]
 pub struct Guard {
     /// The key that every request must carry, if there is one.
-    pub api_key: Option<String>,
+    pub api_key: Option<Secret>,
     /// Web pages that may come.
-    pub allowed_origins: Vec<String>,
-    /// Names this server may be called by beside those of this machine.
-    pub allowed_hosts: Vec<String>,
-    /// Whether the listener is of this machine only.
-    pub is_loopback: bool,
+    pub origins: AllowedOrigins,
+    /// Names this server may be called by.
+    pub hosts: AllowedHosts,
 }
 
 const REQUEST_ID: &str = "x-request-id";
@@ -34,14 +34,15 @@ const REQUEST_ID: &str = "x-request-id";
 pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
     let began = std::time::Instant::now();
     let request_id = request_id(request.headers());
-    let headers = request.headers();
+    let is_other_coding = has_other_coding(request.headers());
+    let origin = app.guard.origins.of(request.headers());
     // Nodes know more than clients do, and are not asked for the clients' key, on their paths.
-    let refused = match internal::is_from_a_node(&app, request.uri(), headers) {
+    let answered = match internal::is_from_a_node(&app, request.uri(), request.headers()) {
         true => None,
-        false => app.guard.refusal(headers, request.uri()),
+        false => app.guard.answer(&request),
     };
-    let mut response = match refused {
-        Some(refused) => refused.into_response(),
+    let mut response = match answered {
+        Some(answered) => answered,
         None => next.run(request).await,
     };
     if let Some(failure) = unsaid(&response) {
@@ -57,6 +58,11 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     if let Ok(id) = HeaderValue::from_str(&request_id) {
         headers.insert(REQUEST_ID, id);
     }
+    if is_other_coding {
+        // Where its body ends is not known.
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    app.guard.origins.mark(origin, headers);
     response
 }
 
@@ -102,47 +108,69 @@ pub(crate) fn panicked(_: Box<dyn Any + Send>) -> Response {
 /// Paths that say nothing secret and that probes ask for without a key.
 const OPEN_PATHS: [&str; 2] = ["/v1/healthz", "/v1/readyz"];
 
+/// Whether a path is open without a key.
+pub(super) fn is_open_path(path: &str) -> bool {
+    OPEN_PATHS.contains(&path)
+}
+
 impl Guard {
-    fn refusal(&self, headers: &HeaderMap, uri: &Uri) -> Option<Failure> {
-        let is_allowed = |origin| self.allowed_origins.iter().any(|allowed| origin == allowed);
-        if !headers.get_all(header::ORIGIN).iter().all(is_allowed) {
-            let says =
-                "requests of web pages are refused: allow the origin in http.allowed_origins";
-            return Some(Failure::new(ErrorCode::PermissionDenied, says));
+    /// The answer to a request that no route gets to see.
+    fn answer(&self, request: &Request) -> Option<Response> {
+        let headers = request.headers();
+        if let Some(refused) = self.refusal(request) {
+            return Some(refused.into_response());
         }
-        if self.is_loopback && !self.is_known_host(headers, uri) {
-            let says = "this Host is not this machine: allow it in http.allowed_hosts";
-            return Some(Failure::new(ErrorCode::PermissionDenied, says));
+        if cors::is_preflight(request.method(), headers) {
+            return Some(cors::preflight());
         }
-        let key = self.api_key.as_ref().filter(|_| !OPEN_PATHS.contains(&uri.path()))?;
+        let key = self.api_key.as_ref().filter(|_| !is_open_path(request.uri().path()))?;
         let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let given = given.and_then(|value| value.split_once(' '));
         // The name of the scheme is the same in any case.
         let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let says = match given {
-            Some((_, given)) if bool::from(given.trim().as_bytes().ct_eq(key.as_bytes())) => {
+            Some((_, given))
+                if is_same_secret(given.trim().as_bytes(), key.reveal().as_bytes()) =>
+            {
                 return None;
             }
             Some(_) => "this is not the server's key",
             None => "send the server's key: Authorization: Bearer <key>",
         };
-        Some(Failure::new(ErrorCode::Unauthenticated, says))
+        Some(Failure::new(ErrorCode::Unauthenticated, says).into_response())
     }
 
-    /// HTTP/2 has the name in its own place: a browser that rebinds one sends it here or there.
-    fn is_known_host(&self, headers: &HeaderMap, uri: &Uri) -> bool {
-        // Every one that is there: a proxy before us may go by another than we do.
-        let header = headers.get_all(header::HOST).iter().map(|host| host.to_str().unwrap_or("?"));
-        let mut hosts = header.chain(uri.authority().map(|of| of.as_str()));
-        hosts.all(|host| self.is_known(host))
+    /// Why the request is rejected, whatever its key.
+    fn refusal(&self, request: &Request) -> Option<Failure> {
+        let (headers, uri) = (request.headers(), request.uri());
+        if has_other_coding(headers) {
+            let says = "Transfer-Encoding must be chunked, alone";
+            return Some(Failure::invalid("", says));
+        }
+        if host::is_missing(request.version(), headers, uri) {
+            return Some(Failure::invalid("", "the request has no Host"));
+        }
+        if self.origins.rejects(headers) {
+            let says =
+                "requests of web pages are refused: allow the origin in http.allowed_origins";
+            return Some(Failure::new(ErrorCode::PermissionDenied, says));
+        }
+        if !self.hosts.knows(headers, uri) {
+            let says = "this Host is not this machine: allow it in http.allowed_hosts";
+            return Some(Failure::new(ErrorCode::PermissionDenied, says));
+        }
+        None
     }
+}
 
-    fn is_known(&self, host: &str) -> bool {
-        let name = match host.strip_prefix('[') {
-            Some(rest) => rest.split_once(']').map_or("", |(name, _)| name),
-            None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-        };
-        ["localhost", "127.0.0.1", "::1"].contains(&name)
-            || self.allowed_hosts.iter().any(|allowed| allowed == host || allowed == name)
-    }
+/// Whether the body is encoded in another way than in chunks: hyper reads the chunks and ignores the rest.
+fn has_other_coding(headers: &HeaderMap) -> bool {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().eq_ignore_ascii_case(b"chunked");
+    codings.next().is_some_and(|coding| !is_chunked(coding)) || codings.next().is_some()
+}
+
+/// Compares hashes in constant time, so that the time tells neither where two secrets differ nor how long ours is.
+pub(super) fn is_same_secret(given: &[u8], secret: &[u8]) -> bool {
+    blake3::hash(given) == blake3::hash(secret)
 }

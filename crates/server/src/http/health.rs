@@ -10,6 +10,7 @@ use driftq_core::{Command, Reply};
 use super::failure::Failure;
 use super::input::{Input, Nothing};
 use super::{App, NAMESPACE, topic_name, unexpected};
+use crate::cluster::Seat;
 use crate::metrics::Now;
 
 /// Whether the process serves.
@@ -37,6 +38,9 @@ pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusC
 /// Why a client should go elsewhere.
 fn reasons(app: &App) -> Vec<String> {
     let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
+    if let Some(silence) = app.seat.as_ref().and_then(Seat::silence) {
+        reasons.push(format!("database: no answer for {} s", silence.as_secs()));
+    }
     if *app.draining.borrow() && reasons.is_empty() {
         reasons.push("draining: the server is shutting down".to_owned());
     }

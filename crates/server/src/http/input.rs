@@ -13,6 +13,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 
 use super::App;
 use super::failure::Failure;
@@ -21,8 +22,13 @@ use super::unread::{not_json, unread};
 /// How long a body may take to come in.
 const BODY_TIME: Duration = Duration::from_secs(30);
 
+/// A longer body is read on a thread of its own: meanwhile the others are served.
+const PARSE_HERE_BYTES: usize = 256 * 1024;
+/// How many are, at a time.
+static PARSERS: Semaphore = Semaphore::const_new(2);
+
 /// A request that can be read.
-pub(crate) trait Ask: DeserializeOwned {
+pub(crate) trait Ask: DeserializeOwned + Send + 'static {
     /// Its query form.
     const QUERY: &'static [Param];
 }
@@ -98,6 +104,7 @@ impl<T: Ask> FromRequest<App> for Input<T> {
         let body = whole(body, app.limits.body_bytes).await?;
         let query = parts.uri.query().unwrap_or_default();
         let asked = match (body.is_empty(), query.is_empty()) {
+            (false, true) if body.len() > PARSE_HERE_BYTES => from_long_json(body).await?,
             (false, true) => from_json(&body)?,
             (false, false) => {
                 return Err(Failure::invalid("", "body and query at once: send one of them"));
@@ -120,6 +127,16 @@ async fn whole(body: axum::body::Body, limit: usize) -> Result<Bytes, Failure> {
         Err(_) => Err(Failure::new(ErrorCode::RequestTimeout, "the body came too slowly")
             .with("outcome", "none")),
     }
+}
+
+async fn from_long_json<T: Ask>(body: Bytes) -> Result<T, Failure> {
+    let _parser = PARSERS.acquire().await.expect("it is never closed");
+    let parsed = tokio::task::spawn_blocking(move || from_json(&body)).await;
+    parsed.unwrap_or_else(|_| {
+        tracing::error!("reading a body panicked");
+        let says = "a defect of the server; it is in its log";
+        Err(Failure::new(ErrorCode::Internal, says).with("outcome", "none"))
+    })
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

@@ -14,9 +14,9 @@ use axum::routing::post;
 use axum::{Router, middleware};
 use driftq_core::travel::{open_call, pack_answer, pack_deliveries};
 use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardId};
-use subtle::ConstantTimeEq as _;
 
 use super::App;
+use super::guard::is_same_secret;
 use crate::cluster::{EPOCH, SECRET, SHARD, frame, frames, pack_lost};
 use crate::node::{Deliveries, Handed, Lost, Node};
 
@@ -43,7 +43,7 @@ pub(super) fn is_from_a_node(app: &App, uri: &Uri, headers: &HeaderMap) -> bool 
     let Some(given) = headers.get(SECRET).filter(|_| uri.path().starts_with("/internal/")) else {
         return false;
     };
-    given.as_bytes().ct_eq(app.node.peer_secret().as_bytes()).into()
+    is_same_secret(given.as_bytes(), app.node.peer_secret().as_bytes())
 }
 
 /// The shard that is meant, if it is served here as the asker expects.

@@ -5,8 +5,10 @@ mod audit;
 mod bulk;
 mod cluster;
 mod commit;
+mod connections;
 mod consume;
 mod convert;
+mod cors;
 mod dlq;
 mod effect_view;
 mod effects;
@@ -17,6 +19,7 @@ mod forms;
 mod groups;
 mod guard;
 mod health;
+mod host;
 mod input;
 mod internal;
 mod openapi;
@@ -44,7 +47,9 @@ use crate::node::Node;
 use failure::Failure;
 
 pub use accept::{Listener, serve};
+pub use cors::AllowedOrigins;
 pub use guard::Guard;
+pub use host::AllowedHosts;
 pub use openapi::document;
 pub use refusals::Refusals;
 

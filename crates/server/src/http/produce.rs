@@ -177,7 +177,6 @@ pub(crate) async fn batch(
         return Err(Failure::invalid("Idempotency-Key", says));
     }
     let messages = input.asked.messages;
-    bulk::check("messages", &messages)?;
     let trace = trace(&input.headers);
     let read = |message: Request| {
         let topic = message.topic.clone();

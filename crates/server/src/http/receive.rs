@@ -94,8 +94,8 @@ pub(crate) async fn receive(
     {
         deliveries.push(delivery);
     }
-    let keys = app.node.keys();
-    let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, keys)).collect();
+    let minter = app.node.minter();
+    let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, minter)).collect();
     Ok(json(&Received { messages }))
 }
 

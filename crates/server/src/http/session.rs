@@ -81,7 +81,7 @@ impl Connection {
             if let Some(line) = self.session.pull(self.now()) {
                 return Some(line);
             }
-            if !self.wait().await {
+            if !self.wait(self.session.next_deadline()).await {
                 return None;
             }
         }
@@ -131,15 +131,38 @@ impl Connection {
             if self.session.is_due(self.now()) {
                 return;
             }
-            if !self.wait().await {
+            if !self.wait(self.session.next_deadline()).await {
                 return;
             }
         }
     }
 
-    /// Until something came or it is time to look. False: nothing will come any more.
-    async fn wait(&mut self) -> bool {
-        let until = self.session.next_deadline().since(self.now());
+    /// Waits while the client takes nothing. Returns when the connection is over.
+    pub(crate) async fn stalled(&mut self) {
+        loop {
+            self.take_what_came();
+            let until = self.session.stalled_at();
+            if until <= self.now() || !self.wait(until).await {
+                return;
+            }
+        }
+    }
+
+    /// The client has taken everything that it was sent.
+    pub(crate) fn confirm(&mut self) {
+        self.session.confirm();
+    }
+
+    /// Gives back what the client has not taken of what it was sent.
+    pub(crate) fn give_back_unconfirmed(&mut self) {
+        for command in self.session.take_unconfirmed() {
+            self.node.tell(self.shard, command);
+        }
+    }
+
+    /// Until something came, or until then. False: nothing will come any more.
+    async fn wait(&mut self, until: Timestamp) -> bool {
+        let until = until.since(self.now());
         tokio::select! {
             handed = self.deliveries.recv() => match handed {
                 Some(handed) => self.take(handed),

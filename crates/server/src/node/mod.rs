@@ -21,7 +21,9 @@ use std::time::Duration;
 
 use driftq_core::command::{GroupName, Join};
 use driftq_core::placement::{Place, together};
-use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardConfig, ShardId, TokenKeys};
+use driftq_core::{
+    Answered, Command, ConsumerId, Epoch, ShardConfig, ShardId, Token, TokenKeys, TokenVersion,
+};
 use driftq_storage::Engine;
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
@@ -402,9 +404,27 @@ impl Node {
         self.awaited.wait(tenant, scope, key)
     }
 
-    /// The keys of lease tokens.
+    /// The keys that verify tokens.
     pub fn keys(&self) -> &TokenKeys {
         &self.keys
+    }
+
+    /// What mints tokens.
+    pub(crate) fn minter(&self) -> Minter<'_> {
+        Minter { keys: &self.keys, version: self.peers.token_version() }
+    }
+}
+
+/// Mints tokens of one version.
+#[derive(Clone, Copy)]
+pub(crate) struct Minter<'a> {
+    keys: &'a TokenKeys,
+    version: TokenVersion,
+}
+
+impl Minter<'_> {
+    pub(crate) fn mint<T: Token>(&self, token: &T) -> String {
+        self.keys.mint(self.version, token)
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::command::Join;
-use driftq_core::{Command, ConsumerId, Epoch, ShardId};
+use driftq_core::{Command, ConsumerId, Epoch, ShardId, TokenVersion};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::Lost;
@@ -49,6 +49,14 @@ impl Peers {
     /// Whether shards may be served by others.
     pub(super) fn is_among_others(&self) -> bool {
         self.others.is_some()
+    }
+
+    /// The version of tokens to mint: without other nodes, the newest.
+    pub(super) fn token_version(&self) -> TokenVersion {
+        match &self.others {
+            Some(others) => others.routes.borrow().token_version,
+            None => TokenVersion::V2,
+        }
     }
 
     /// Tells when shards move. None: they do not.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use data_encoding::BASE64URL_NOPAD;
 use driftq_core::{
-    Generation, GroupId, Lane, LeaseToken, MessageId, ShardId, Timestamp, TokenKeys, TopicId,
+    Generation, GroupId, Lane, LeaseToken, MessageId, ShardId, Timestamp, TokenKeys, TokenVersion,
+    TopicId,
 };
 use serde_json::json;
 
@@ -37,6 +38,9 @@ fn create(headers: &str, body: &str) -> String {
     )
 }
 
+/// A good body in chunks.
+const CHUNKS: &str = "c\r\n{\"name\":\"n\"}\r\n0\r\n\r\n";
+
 /// What could be taken for a second request.
 const SECOND: &str = "POST /v1/topics?name=second HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
@@ -44,7 +48,7 @@ const SECOND: &str = "POST /v1/topics?name=second HTTP/1.1\r\nhost: localhost\r\
 async fn a_length_that_lies_makes_nothing() {
     let broker = Broker::start().await;
     let body = r#"{"name":"n"}"#;
-    let rows: [(&str, String); 22] = [
+    let rows: [(&str, String); 27] = [
         ("two lengths", create("content-length: 12\r\ncontent-length: 11\r\n", body)),
         ("two lengths in one", create("content-length: 12, 11\r\n", body)),
         ("a negative one", create("content-length: -12\r\n", body)),
@@ -55,6 +59,14 @@ async fn a_length_that_lies_makes_nothing() {
         ("a space before the colon", create("content-length : 12\r\n", body)),
         ("folded", create("content-length:\r\n 12\r\n", body)),
         ("other than chunked", create("transfer-encoding: xchunked\r\n", body)),
+        ("compressed and chunked", create("transfer-encoding: gzip, chunked\r\n", CHUNKS)),
+        ("identity and chunked", create("transfer-encoding: identity, chunked\r\n", CHUNKS)),
+        ("chunked twice", create("transfer-encoding: chunked, chunked\r\n", CHUNKS)),
+        (
+            "chunked in two lines",
+            create("transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n", CHUNKS),
+        ),
+        ("no host", create("content-length: 12\r\n", body).replace("host: localhost\r\n", "")),
         ("chunked, then not", create("transfer-encoding: chunked, identity\r\n", body)),
         ("not hex", create("transfer-encoding: chunked\r\n", "zz\r\n{}\r\n0\r\n\r\n")),
         ("negative", create("transfer-encoding: chunked\r\n", "-2\r\n{}\r\n0\r\n\r\n")),
@@ -125,6 +137,25 @@ async fn no_second_request_hides_in_a_first() {
         assert_eq!(codes, expected, "{bytes:?}");
         assert_eq!(broker.get("/v1/topics").await.is(200), json!({ "topics": [] }), "{bytes:?}");
     }
+}
+
+#[tokio::test]
+async fn a_connection_is_not_used_again_after_another_coding_than_chunks() {
+    let broker = Broker::start().await;
+    let first =
+        "POST /v1/topics HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: gzip, chunked\r\n\r\n";
+    let bytes = format!("{first}0\r\n\r\n{SECOND}");
+    assert_eq!(statuses(&broker, bytes.as_bytes(), false).await, [400]);
+    assert_eq!(broker.get("/v1/topics").await.is(200), json!({ "topics": [] }));
+}
+
+#[tokio::test]
+async fn http_1_0_needs_no_host() {
+    let broker = Broker::start().await;
+    let mut raw = Raw::connect(broker.address()).await;
+    raw.write(b"GET /v1/topics HTTP/1.0\r\n\r\n").await;
+    let answer = raw.until_closed().await;
+    assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
 }
 
 #[tokio::test]
@@ -311,7 +342,7 @@ async fn tokens_made_by_hand_are_none() {
                 attempt: 1,
                 granted_at: Timestamp(0),
             };
-            let forged = TokenKeys::new(number, key).mint(&token);
+            let forged = TokenKeys::new(number, key).mint(TokenVersion::V2, &token);
             for verb in ["ack", "nack", "extend"] {
                 let answer = broker.post(format!("/v1/{verb}"), json!({ "token": forged })).await;
                 answer.invalid("token");
@@ -328,4 +359,32 @@ async fn tokens_made_by_hand_are_none() {
         broker.ack(json!({ "token": changed })).await.invalid("token");
     }
     assert_eq!(broker.group("t", "g").await["leased"], 1);
+}
+
+#[tokio::test]
+async fn a_list_with_too_many_items_is_refused_by_its_field() {
+    let broker = Broker::start().await;
+    broker.topic("t").await;
+    let rows = [
+        ("/v1/settle", "items", "{}", "1 to 1000 are possible"),
+        ("/v1/produce/batch", "messages", r#"{"topic":""}"#, "1 to 1000 are possible"),
+        ("/v1/dlq/t/redrive", "ids", r#""""#, "1 to 1000 are possible"),
+        ("/v1/dlq/t/purge", "ids", r#""""#, "1 to 100000 are possible"),
+        ("/v1/commit", "produce", r#"{"topic":""}"#, "are at most 100"),
+        (
+            "/v1/commit",
+            "pointers",
+            r#"{"dataset":"","version":"","partition_key":"","location":""}"#,
+            "are at most 100",
+        ),
+    ];
+    for (path, field, item, says) in rows {
+        // As long as a body may be.
+        let count = ((8 << 20) - 100) / (item.len() + 1);
+        let body = format!(r#"{{"{field}":[{}]}}"#, vec![item; count].join(","));
+        let refused = broker.ask("POST", path).body(body).send().await.invalid(field);
+        assert_eq!(refused["message"], format!("{field}: {says}"), "{path}");
+    }
+    let long = format!(r#"{{"to":[{}]}}"#, vec!["0"; 4_000_000].join(","));
+    broker.ask("POST", "/v1/topics/t/groups/g/seek").body(long).send().await.invalid("to");
 }

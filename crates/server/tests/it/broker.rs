@@ -119,7 +119,7 @@ impl Broker {
         let engine = match &data {
             Data::Memory => EngineConfig::Memory,
             Data::Directory(directory) => EngineConfig::Sqlite(directory.path().to_owned()),
-            Data::Database(url) => EngineConfig::Postgres(url.clone()),
+            Data::Database(url) => EngineConfig::Postgres(url.clone().into()),
         };
         let mut config = Config::local(engine);
         config.listen = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -322,3 +322,32 @@ async fn a_stream_holds_no_more_bytes_than_it_may_but_always_one_message() {
     stream.next().await;
     assert_eq!(broker.group("t", "g").await["leased"], 2);
 }
+
+/// A client of HTTP/2 that grants no window is never shown anything: what waits for it goes back uncounted.
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_counted_no_attempt() {
+    let broker = Broker::start().await;
+    let settings = json!({ "lease_ms": 1_000, "retry_policy": { "max_attempts": 2, "backoff_ms": 10, "max_backoff_ms": 10 } });
+    let topic = json!({ "name": "t", "settings": settings });
+    broker.post("/v1/topics", topic).await.is(201);
+    broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
+    let stalled = reqwest::Client::builder()
+        .http2_prior_knowledge()
+        .http2_initial_stream_window_size(0)
+        .build()
+        .expect("a client");
+    let consume = json!({ "topic": "t", "group": "g", "owner": "stalled", "credit": 8 });
+    let url = format!("http://{}/v1/consume", broker.address());
+    let response = stalled.post(url).body(consume.to_string()).send().await;
+    let response = response.expect("headers need no window");
+    for value in ["a", "b", "c"] {
+        broker.produce("t", value).await;
+    }
+    // It stays connected for more leases than there are attempts.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    for value in ["a", "b", "c"] {
+        let delivery = broker.receive("t", "g", "reader").await;
+        assert_eq!((&delivery["value"], &delivery["attempts"]), (&json!(value), &json!(1)));
+    }
+    drop(response);
+}

@@ -1,5 +1,7 @@
 //! Is it alive, is it ready, what is it?
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::broker::{self, Broker};
@@ -39,4 +41,47 @@ async fn on_disk_the_version_says_that_acknowledged_is_durable() {
     };
     assert_eq!(version["engine"], engine);
     assert_eq!(version["durability"], durability);
+}
+
+/// Whether anything may connect to a database; what is connected is cut off.
+async fn open_database(url: &str, is_open: bool) {
+    let server = std::env::var("DRIFTQ_TEST_POSTGRES").expect("there is a server");
+    let name = url.split("dbname=").nth(1).expect("a name");
+    let (client, connection) =
+        tokio_postgres::connect(&server, tokio_postgres::NoTls).await.expect("a server");
+    tokio::spawn(connection);
+    let alter = format!("ALTER DATABASE {name} ALLOW_CONNECTIONS {is_open}");
+    client.batch_execute(&alter).await.expect("it is altered");
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1";
+    client.query(end, &[&name]).await.expect("they are ended");
+}
+
+/// Asks until it is so, and says how long that took.
+async fn until_ready(broker: &Broker, is_ready: bool) -> (Duration, serde_json::Value) {
+    let began = Instant::now();
+    loop {
+        let answer = broker.get("/v1/readyz").await;
+        if (answer.status == 200) == is_ready {
+            return (began.elapsed(), answer.json());
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{answer:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_without_its_database_is_soon_not_ready_and_ready_again_with_it() {
+    let [one, two] = Broker::nodes(4).await;
+    for broker in [&one, &two] {
+        until_ready(broker, true).await;
+    }
+    open_database(one.url(), false).await;
+    for broker in [&one, &two] {
+        let (took, says) = until_ready(broker, false).await;
+        assert!(took < Duration::from_secs(8), "{took:?}: {says}");
+    }
+    open_database(one.url(), true).await;
+    for broker in [&one, &two] {
+        until_ready(broker, true).await;
+    }
 }

@@ -11,7 +11,7 @@ use crate::verbs::token;
 
 /// Why a server does not start on a database.
 async fn refused(url: &str) -> String {
-    let mut config = Config::local(EngineConfig::Postgres(url.to_owned()));
+    let mut config = Config::local(EngineConfig::Postgres(url.to_owned().into()));
     config.listen = ([127, 0, 0, 1], 0).into();
     let refused = Server::start(config).await.err();
     refused.expect("it does not start").to_string()

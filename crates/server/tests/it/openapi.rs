@@ -1,5 +1,6 @@
 //! The OpenAPI document is the committed one, and says the core's numbers.
 
+use driftq_api::limits as sent;
 use driftq_core::{Settings, limits};
 use driftq_server::http::document;
 use expect_test::expect_file;
@@ -88,6 +89,15 @@ fn its_bounds_are_those_of_the_core() {
         ("Base64", "/maxLength", limits::VALUE_BYTES_DEFAULT.div_ceil(3) * 4),
         ("Redrive", "/properties/ids/maxItems", limits::REDRIVE_MAX),
         ("Redrive", "/properties/limit/maximum", limits::REDRIVE_MAX),
+        ("SettleMany", "/properties/items/maxItems", sent::ITEMS_MAX),
+        ("ProduceBatch", "/properties/messages/maxItems", sent::ITEMS_MAX),
+        ("Redrive", "/properties/ids/maxItems", sent::ITEMS_MAX),
+        ("Commit", "/properties/effects/maxItems", sent::COMMIT_EFFECTS_MAX),
+        ("Commit", "/properties/produce/maxItems", sent::COMMIT_MESSAGES_MAX),
+        ("Commit", "/properties/pointers/maxItems", sent::COMMIT_POINTERS_MAX),
+        ("Commit", "/properties/effects/maxItems", usize::from(limits::EFFECTS_MAX)),
+        ("Commit", "/properties/produce/maxItems", limits::PRODUCES_MAX),
+        ("Commit", "/properties/pointers/maxItems", limits::POINTERS_MAX),
     ];
     for (name, place, bound) in bounds {
         assert_eq!(schema(name).pointer(place), Some(&json!(bound)), "{name}{place}");

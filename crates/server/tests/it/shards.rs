@@ -223,3 +223,25 @@ async fn a_message_routed_to_another_shard_is_stored_once() {
     assert_eq!(taken["result"]["id"], first["id"]);
     assert_eq!(values(&broker, to).await.len(), before + 1);
 }
+
+/// The same requests as on one shard, with the same answers, wherever the topics are.
+#[tokio::test]
+async fn a_message_that_is_rejected_for_good_takes_no_key_on_any_shard() {
+    let broker = with_topics().await;
+    for to in TOPICS {
+        let full = json!({ "settings": { "max_backlog_messages": 1 } });
+        broker.patch(format!("/v1/topics/{to}"), full).await.is(200);
+        broker.produce(to, "fills it").await;
+        let routed = |value: &str| {
+            let envelope = json!({ "idempotency_key": to, "target_topic": to });
+            json!({ "topic": "a", "value": value, "envelope": envelope })
+        };
+        broker.post("/v1/produce", routed("x")).await.refused(429, "RESOURCE_EXHAUSTED");
+        let room = json!({ "settings": { "max_backlog_messages": null } });
+        broker.patch(format!("/v1/topics/{to}"), room).await.is(200);
+        let stored = broker.post("/v1/produce", routed("y")).await.is(200);
+        assert_eq!(stored["deduplicated"], false, "{to}");
+        broker.post("/v1/produce", routed("x")).await.refused(422, "CONFLICT");
+        assert_eq!(values(&broker, to).await, ["fills it", "y"]);
+    }
+}

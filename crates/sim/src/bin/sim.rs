@@ -8,6 +8,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use driftq_sim::{judge, run_many};
 
+/// Memory that one run may take at most, with its history and its judgement.
+const RUN_MB_MAX: u64 = 400;
+
 /// The allocator the server will have.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -61,9 +64,21 @@ fn run(count: Option<u64>, first: Option<u64>) -> ExitCode {
     }
     println!("{:.1} s", began.elapsed().as_secs_f64());
     println!("{summary}");
-    let is_good =
-        summary.invalid.is_empty() && summary.violations.is_empty() && shortfalls.is_empty();
+    let (peak_mb, peak_mb_max) = (peak_memory_mb(), threads as u64 * RUN_MB_MAX);
+    println!("peak memory {peak_mb} MB of {peak_mb_max}");
+    let is_good = summary.invalid.is_empty()
+        && summary.violations.is_empty()
+        && shortfalls.is_empty()
+        && peak_mb <= peak_mb_max;
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The most memory this process ever had, as Linux counts it; 0 elsewhere.
+fn peak_memory_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = peak.and_then(|peak| peak.split_whitespace().next()?.parse::<u64>().ok());
+    kb.unwrap_or(0) / 1024
 }
 
 /// Runs seeds until one breaks `invariant`, as the checker says it. What others break on the way is told.

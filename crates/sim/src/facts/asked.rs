@@ -1,6 +1,6 @@
 //! What the answers of a batch are about.
 
-use driftq_checker::history::Name;
+use driftq_checker::history::{Fact, Name};
 use driftq_core::{Command, TopicId};
 
 use super::body_in;
@@ -14,6 +14,10 @@ pub(crate) enum Asked {
     OfTheLedger,
     /// A commit under a delivery of that topic.
     Commit(TopicId),
+    /// What an operator asks for, where it matters when it was decided.
+    Operator,
+    /// A consumer joins: what becomes true if it may.
+    Join(Fact),
 }
 
 impl Asked {
@@ -24,6 +28,25 @@ impl Asked {
         | Command::Resolve(_) = command
         {
             return Some(Asked::OfTheLedger);
+        }
+        if let Command::CreateGroup(..)
+        | Command::Seek(_)
+        | Command::Purge(_)
+        | Command::WouldPurge(_)
+        | Command::PatchTopic(_)
+        | Command::ViewTopic(_)
+        | Command::Explain(_)
+        | Command::Peek(_)
+        | Command::ViewPointer(_) = command
+        {
+            return Some(Asked::Operator);
+        }
+        if let Command::Join(join) = command {
+            return Some(Asked::Join(Fact::Joined {
+                consumer: join.consumer.0,
+                topic: join.name.topic.topic.clone(),
+                group: join.name.group.clone(),
+            }));
         }
         if let Command::Commit(commit) = command {
             return Some(Asked::Commit(commit.token.topic));

@@ -147,7 +147,7 @@ async fn put(copying: &Transaction<'_>, all: &All, piece: &Piece) -> Result<(), 
     params.extend(arrays(&all_forms(&layout), cells).map_err(OpenError::from)?);
     let params: Vec<&(dyn ToSql + Sync)> =
         params.iter().map(|param| param as &(dyn ToSql + Sync)).collect();
-    let statement = copying.prepare(&all.of(piece.table).put).await?;
+    let statement = copying.prepare(&all.of(piece.table).put.text).await?;
     copying.execute(&statement, &params).await?;
     Ok(())
 }

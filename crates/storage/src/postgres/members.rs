@@ -5,76 +5,12 @@ use std::time::Duration;
 use driftq_core::ownership::{Held, NodeRow, RULES, Shown};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
+use super::fixed::{CLAIM_AS, GIVE_UP, LEAVE, LOOK, RENEW, VOID};
 use super::session::{Pool, Session};
+use super::sql::Sql;
 use super::writing::{claimed, unless_warned};
 use super::{ANSWER_TIMEOUT, Failed, Inside, Postgres};
 use crate::{Answer, Identity, Ownership};
-
-/// A time of this database in milliseconds.
-macro_rules! ms {
-    ($of:literal) => {
-        concat!("(extract(epoch FROM ", $of, ") * 1000)::int8")
-    };
-}
-pub(super) use ms;
-
-/// What is shown of `seen`, and of all shards.
-macro_rules! shown {
-    () => {
-        concat!(
-            "SELECT NULL::int8, NULL::int8, node, NULL::int8, address, version, rules, draining, drained, ",
-            ms!("joined_at"), ", ", ms!("renewed_at"), ", ", ms!("until"), ", ", ms!("(SELECT now FROM clock)"),
-            " FROM seen UNION ALL SELECT shard, epoch, node, put, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL FROM shard"
-        )
-    };
-}
-
-/// One statement: what the node says of itself, and everything it is shown. Its own row is as it is after it.
-/// Rows of nodes that are long gone go. A node of a storage that was restored since says nothing: the others would
-/// leave shards to it that it may not claim.
-const RENEW: &str = concat!(
-    "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
-    renewed AS (
-        INSERT INTO node (node, address, version, rules, draining, joined_at, renewed_at, until)
-        SELECT $1, $2, $3, $4, $5, now, now, now + $6::int8 * interval '1 ms' FROM clock
-        WHERE EXISTS (SELECT FROM meta WHERE name = 'identity'
-            AND value::json ->> 'storage' = $7 AND (value::json ->> 'restore')::int8 = $8)
-        ON CONFLICT (node) DO UPDATE
-        SET draining = EXCLUDED.draining, renewed_at = EXCLUDED.renewed_at, until = EXCLUDED.until
-        RETURNING node, address, version, rules, draining, drained, joined_at, renewed_at, until),
-    gone AS (DELETE FROM node WHERE node <> $1 AND until < clock_timestamp() - interval '1 h'),
-    seen AS (
-        SELECT * FROM renewed UNION ALL
-        SELECT node, address, version, rules, draining, drained, joined_at, renewed_at, until
-        FROM node WHERE node <> $1) ",
-    shown!()
-);
-
-/// The same without a word of one's own.
-pub(super) const LOOK: &str = concat!(
-    "WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now), seen AS (SELECT * FROM node) ",
-    shown!()
-);
-
-const CLAIM_AS: &str = concat!(
-    "UPDATE shard SET epoch = epoch + 1, node = $3, since = clock_timestamp()
-    WHERE shard = $1 AND epoch = $2 AND EXISTS (SELECT FROM meta WHERE name = 'identity'
-        AND value::json ->> 'storage' = $4 AND (value::json ->> 'restore')::int8 = $5)
-    RETURNING epoch, ",
-    ms!("clock_timestamp()")
-);
-
-const GIVE_UP: &str = "UPDATE shard SET node = NULL WHERE shard = $1 AND epoch = $2";
-
-/// What a row says it was renewed at tells whether it is still the one that was seen.
-const VOID: &str = concat!(
-    "UPDATE node SET until = renewed_at FROM unnest($1::bigint[], $2::bigint[]) AS seen (node, renewed)
-     WHERE node.node = seen.node AND ",
-    ms!("renewed_at"),
-    " = seen.renewed"
-);
-
-const LEAVE: &str = "DELETE FROM node WHERE node = $1";
 
 /// A node, as it tells the others.
 #[derive(Debug, Clone)]
@@ -111,7 +47,7 @@ impl Postgres {
         let inside = self.inside.clone();
         self.ask(wait, async move {
             let mut taken = inside.members.take().await?;
-            let statement = taken.session.prepared(LOOK).await?;
+            let statement = taken.session.prepared(&LOOK).await?;
             let rows = taken.session.client.query(&statement, &[]).await?;
             taken.give_back();
             shown(rows)
@@ -130,7 +66,7 @@ impl Postgres {
         self.ask(ANSWER_TIMEOUT, async move {
             let mut taken = inside.writers.take().await?;
             let session = &mut taken.session;
-            let claim = session.prepared(CLAIM_AS).await?;
+            let claim = session.prepared(&CLAIM_AS).await?;
             let (of, before) = (i64::from(shard.0), epoch.0.cast_signed());
             let (me, restore) = (node.0.cast_signed(), i64::from(identity.restore));
             let warned = session.warnings();
@@ -152,18 +88,18 @@ impl Postgres {
     pub fn give_up(&self, ownership: Ownership) -> Answer<'_, ()> {
         let (shard, epoch) = (i64::from(ownership.shard.0), ownership.epoch.0.cast_signed());
         // It may wait for a commit, as renewals must not.
-        self.tell(|inside| &inside.writers, GIVE_UP, vec![shard, epoch])
+        self.tell(|inside| &inside.writers, &GIVE_UP, vec![shard, epoch])
     }
 
     /// Says that a node is gone.
     pub fn leave(&self, node: NodeId) -> Answer<'_, ()> {
-        self.tell(|inside| &inside.members, LEAVE, vec![node.0.cast_signed()])
+        self.tell(|inside| &inside.members, &LEAVE, vec![node.0.cast_signed()])
     }
 
     pub(super) fn tell(
         &self,
         pool: fn(&Inside) -> &Pool,
-        sql: &'static str,
+        sql: &'static Sql,
         numbers: Vec<i64>,
     ) -> Answer<'_, ()> {
         let inside = self.inside.clone();
@@ -186,7 +122,7 @@ async fn renew(
     lease_ms: u64,
 ) -> Result<Shown, Failed> {
     let Member { node, address, version } = member;
-    let statement = session.prepared(RENEW).await?;
+    let statement = session.prepared(&RENEW).await?;
     let (me, rules) = (node.0.cast_signed(), RULES.cast_signed());
     let lease_ms = lease_ms.cast_signed();
     let (storage, restore) = (&identity.storage, i64::from(identity.restore));
@@ -206,7 +142,7 @@ async fn renew(
     };
     let (nodes, renewed): (Vec<i64>, Vec<i64>) = shown.ahead().map(number).unzip();
     if !nodes.is_empty() {
-        let void = session.prepared(VOID).await?;
+        let void = session.prepared(&VOID).await?;
         session.client.execute(&void, &[&nodes, &renewed]).await?;
     }
     Ok(shown)

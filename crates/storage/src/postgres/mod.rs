@@ -14,13 +14,18 @@ mod cells;
 mod check;
 #[cfg(feature = "sqlite")]
 mod copy;
+mod fixed;
 mod inspect;
 mod members;
 mod operations;
+#[cfg(test)]
+mod plans;
+mod ranges;
 mod reading;
 mod restored;
 mod schema;
 mod session;
+mod sql;
 mod statements;
 mod target;
 mod writing;

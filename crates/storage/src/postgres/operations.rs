@@ -5,20 +5,9 @@ use std::time::Duration;
 use driftq_core::ownership::Shown;
 use driftq_core::{BatchNo, NodeId, ShardId, Timestamp};
 
-use super::members::ms;
+use super::fixed::{DRAIN, FAR, PUT};
 use super::{Failed, Postgres};
 use crate::Answer;
-
-/// How far each shard has come.
-const FAR: &str = concat!(
-    "SELECT ",
-    ms!("since"),
-    ", (SELECT max(batch) FROM head WHERE head.shard = shard.shard) FROM shard ORDER BY shard"
-);
-
-const DRAIN: &str = "UPDATE node SET drained = $2::int8 <> 0 WHERE node = $1";
-
-const PUT: &str = "UPDATE shard SET put = nullif($2::int8, 0) WHERE shard = $1";
 
 /// How far a shard has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +25,7 @@ impl Postgres {
         let inside = self.inside.clone();
         let far = self.ask(wait, async move {
             let mut taken = inside.members.take().await?;
-            let statement = taken.session.prepared(FAR).await?;
+            let statement = taken.session.prepared(&FAR).await?;
             let rows = taken.session.client.query(&statement, &[]).await?;
             let far = rows.iter().map(|row| {
                 let (since, batch): (Option<i64>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
@@ -53,13 +42,13 @@ impl Postgres {
     /// Says whether a node should take shards.
     pub fn drain(&self, node: NodeId, drained: bool) -> Answer<'_, ()> {
         let numbers = vec![node.0.cast_signed(), i64::from(drained)];
-        self.tell(|inside| &inside.members, DRAIN, numbers)
+        self.tell(|inside| &inside.members, &DRAIN, numbers)
     }
 
     /// Puts a shard on a node, or on none.
     pub fn put(&self, shard: ShardId, node: Option<NodeId>) -> Answer<'_, ()> {
         let node = node.map_or(0, |node| node.0.cast_signed());
         // It may wait for a commit, as renewals must not.
-        self.tell(|inside| &inside.writers, PUT, vec![i64::from(shard.0), node])
+        self.tell(|inside| &inside.writers, &PUT, vec![i64::from(shard.0), node])
     }
 }

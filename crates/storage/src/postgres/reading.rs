@@ -10,8 +10,11 @@ use tokio_postgres::types::ToSql;
 
 use super::Failed;
 use super::cells::{Form, Line, Param, arrays, key_forms};
+use super::fixed::{ENDING, HEADS, OWNER, UNENDING};
+use super::ranges::{Limit, between};
 use super::session::Session;
-use super::statements::{All, Bound, ENDING, HEADS, OWNER, UNENDING};
+use super::sql::Sql;
+use super::statements::All;
 use crate::Ownership;
 use crate::layout::{LOADED, key_cells, layout, row_of};
 
@@ -22,8 +25,8 @@ pub(super) async fn load(
     each: &mut (dyn FnMut(Row) + Send),
 ) -> Result<(), Failed> {
     let shard = i64::from(ownership.shard.0);
-    let tables = LOADED.map(|table| (table, all.of(table).load.as_str()));
-    for (table, sql) in tables.into_iter().chain([(Table::Head, HEADS)]) {
+    let tables = LOADED.map(|table| (table, &all.of(table).load));
+    for (table, sql) in tables.into_iter().chain([(Table::Head, &HEADS)]) {
         let statement = session.prepared(sql).await?;
         let lines = session.client.query_raw(&statement, [&shard]).await?;
         pin_mut!(lines);
@@ -35,17 +38,17 @@ pub(super) async fn load(
 }
 
 async fn check_owner(session: &mut Session, ownership: Ownership) -> Result<(), Failed> {
-    let owner = session.prepared(OWNER).await?;
+    let owner = session.prepared(&OWNER).await?;
     let (shard, epoch) = (i64::from(ownership.shard.0), ownership.epoch.0.cast_signed());
     let is_owner = session.client.query_opt(&owner, &[&shard, &epoch]).await?.is_some();
     if is_owner { Ok(()) } else { Err(Failed::Fenced) }
 }
 
 /// A statement, and which questions its lines answer.
-struct Asked<'a> {
+pub(super) struct Asked<'a> {
     table: Table,
-    sql: String,
-    params: Vec<Param<'a>>,
+    pub(super) sql: &'a Sql,
+    pub(super) params: Vec<Param<'a>>,
     answers: Answers,
     with_body: bool,
 }
@@ -66,7 +69,7 @@ pub(super) async fn read(
     let asked = questions(all, i64::from(ownership.shard.0), reads)?;
     let mut statements = Vec::with_capacity(asked.len());
     for question in &asked {
-        statements.push(session.prepared(&question.sql).await?);
+        statements.push(session.prepared(question.sql).await?);
     }
     // Sent together: one round trip.
     let client = &session.client;
@@ -99,7 +102,11 @@ pub(super) async fn read(
 }
 
 /// Keys of one table are one question.
-fn questions<'a>(all: &All, shard: i64, reads: &'a [Read]) -> Result<Vec<Asked<'a>>, Failed> {
+pub(super) fn questions<'a>(
+    all: &'a All,
+    shard: i64,
+    reads: &'a [Read],
+) -> Result<Vec<Asked<'a>>, Failed> {
     let mut asked = Vec::new();
     let mut keys: BTreeMap<Table, (Vec<usize>, Vec<&Key>)> = BTreeMap::new();
     for (at, read) in reads.iter().enumerate() {
@@ -111,23 +118,17 @@ fn questions<'a>(all: &All, shard: i64, reads: &'a [Read]) -> Result<Vec<Asked<'
             }
             Read::Range { from, to, reverse, rows, bytes, bodies } => {
                 let table = from.table();
-                let mut cells = Vec::new();
-                key_cells(from, &mut cells);
-                key_cells(to, &mut cells);
-                let forms = key_forms(&layout(table));
-                let forms = forms.iter().chain(&forms);
-                let mut params = vec![Param::Number(shard)];
-                params.extend(cells.into_iter().zip(forms).map(|(cell, form)| form.one(cell)));
+                let (shared, end, mut params) = between(shard, from, to);
                 params.push(Param::Number(limit(*rows)));
-                let bound = match (*bodies, *bytes) {
-                    (false, _) => Bound::NoBodies,
-                    (true, usize::MAX) => Bound::Rows,
-                    (true, _) => Bound::Bytes,
+                let limited = match (*bodies, *bytes) {
+                    (false, _) => Limit::NoBodies,
+                    (true, usize::MAX) => Limit::Rows,
+                    (true, _) => Limit::Bytes,
                 };
-                if matches!(bound, Bound::Bytes) {
+                if matches!(limited, Limit::Bytes) {
                     params.push(Param::Number(limit(*bytes).max(1)));
                 }
-                let sql = all.of(table).range(*reverse, bound).to_owned();
+                let sql = all.of(table).ranges[shared][end as usize].read(*reverse, limited);
                 let answers = Answers::One(at);
                 asked.push(Asked { table, sql, params, answers, with_body: *bodies });
             }
@@ -140,13 +141,7 @@ fn questions<'a>(all: &All, shard: i64, reads: &'a [Read]) -> Result<Vec<Asked<'
                     Param::Number(limit(*rows)),
                 ];
                 let (table, answers) = (Table::Record, Answers::One(at));
-                asked.push(Asked {
-                    table,
-                    sql: UNENDING.to_owned(),
-                    params,
-                    answers,
-                    with_body: true,
-                });
+                asked.push(Asked { table, sql: &UNENDING, params, answers, with_body: true });
             }
             Read::Ending { from, rows } => {
                 let params = vec![
@@ -156,7 +151,7 @@ fn questions<'a>(all: &All, shard: i64, reads: &'a [Read]) -> Result<Vec<Asked<'
                     Param::Number(limit(*rows)),
                 ];
                 let (table, answers) = (Table::Record, Answers::One(at));
-                let sql = ENDING.to_owned();
+                let sql = &ENDING;
                 asked.push(Asked { table, sql, params, answers, with_body: false });
             }
         }
@@ -170,7 +165,7 @@ fn questions<'a>(all: &All, shard: i64, reads: &'a [Read]) -> Result<Vec<Asked<'
         });
         let mut params = vec![Param::Number(shard)];
         params.extend(arrays(&forms, rows)?);
-        let (sql, answers) = (all.of(table).get.clone(), Answers::Each(numbers));
+        let (sql, answers) = (&all.of(table).get, Answers::Each(numbers));
         asked.push(Asked { table, sql, params, answers, with_body: true });
     }
     Ok(asked)

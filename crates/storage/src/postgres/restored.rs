@@ -3,7 +3,8 @@
 use driftq_core::Timestamp;
 
 use super::OpenError;
-use super::members::{LOOK, shown};
+use super::fixed::LOOK;
+use super::members::shown;
 use super::schema::{begin, migrate, place, put_identity, put_place};
 use super::session::Session;
 use super::target::Target;
@@ -15,7 +16,7 @@ pub async fn restored(url: &str) -> Result<u32, OpenError> {
     let place = place(&session.client).await;
     let restoring = begin(&mut session.client).await?;
     let Some(mut identity) = migrate(&restoring).await? else { return Err(OpenError::Missing) };
-    let seen = shown(restoring.query(LOOK, &[]).await?)?;
+    let seen = shown(restoring.query(&*LOOK.text, &[]).await?)?;
     if let Some(node) = seen.view().nodes.into_values().next() {
         return Err(OpenError::Alive(node.address.to_string()));
     }

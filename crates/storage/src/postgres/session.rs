@@ -8,6 +8,8 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, Statement};
 
 use super::Failed;
+use super::fixed::IDENTITY;
+use super::sql::Sql;
 use super::target::{CONNECT_TIMEOUT, Target};
 use crate::Identity;
 
@@ -27,8 +29,6 @@ const SETTINGS: &str = "
     SET statement_timeout = 0;
     SET lock_timeout = '5s';
     SET idle_in_transaction_session_timeout = '2s'";
-
-const IDENTITY: &str = "SELECT value FROM meta WHERE name = 'identity'";
 
 const ANOTHER: &str =
     "the database was restored, or is another than this process began with: restart it";
@@ -59,7 +59,7 @@ impl Session {
 
     /// Refuses a database that is not the storage it should be, or not any more.
     pub(super) async fn expect(&mut self, identity: &Identity) -> Result<(), Failed> {
-        let statement = self.prepared(IDENTITY).await?;
+        let statement = self.prepared(&IDENTITY).await?;
         let row = self.client.query_opt(&statement, &[]).await?;
         let text: Option<&str> = row.as_ref().map(|row| row.try_get(0)).transpose()?;
         let found = text.and_then(|text| serde_json::from_str::<Identity>(text).ok());
@@ -76,12 +76,13 @@ impl Session {
     }
 
     /// A statement, prepared once.
-    pub(super) async fn prepared(&mut self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
-        if let Some(statement) = self.statements.get(sql) {
+    pub(super) async fn prepared(&mut self, sql: &Sql) -> Result<Statement, tokio_postgres::Error> {
+        let text = &*sql.text;
+        if let Some(statement) = self.statements.get(text) {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(sql).await?;
-        self.statements.insert(sql.to_owned(), statement.clone());
+        let statement = self.client.prepare(text).await?;
+        self.statements.insert(text.to_owned(), statement.clone());
         Ok(statement)
     }
 }

@@ -13,8 +13,11 @@ use tokio_postgres::types::ToSql;
 
 use super::Failed;
 use super::cells::{Form, Param, all_forms, arrays, key_forms};
+use super::fixed::{CLAIM, EXPIRE, FENCE, HEAD, TOUCH, TRIM};
+use super::ranges::between;
 use super::session::Session;
-use super::statements::{All, CLAIM, EXPIRE, FENCE, HEAD, TOUCH, TRIM};
+use super::sql::Sql;
+use super::statements::All;
 use crate::Ownership;
 use crate::layout::{Cell, content_cells, key_cells, layout};
 
@@ -25,7 +28,7 @@ pub(super) async fn claim(
     shard: ShardId,
 ) -> Result<(Ownership, Timestamp), Failed> {
     let warned = session.warnings();
-    let claim = session.prepared(CLAIM).await?;
+    let claim = session.prepared(&CLAIM).await?;
     let row = session.client.query_one(&claim, &[&i64::from(shard.0)]).await?;
     unless_warned(session, warned)?;
     claimed(shard, &row)
@@ -54,8 +57,8 @@ pub(super) async fn commit(
 ) -> Result<Timestamp, Failed> {
     let shard = i64::from(ownership.shard.0);
     let epoch = ownership.epoch.0.cast_signed();
-    let mut sent = vec![(FENCE, vec![Param::Number(shard), Param::Number(epoch)])];
-    sent.push((HEAD, head(shard, epoch, batch, writes)?));
+    let mut sent = vec![(&FENCE, vec![Param::Number(shard), Param::Number(epoch)])];
+    sent.push((&HEAD, head(shard, epoch, batch, writes)?));
     sent.extend(changes(all, shard, writes)?);
     let mut steps = Vec::with_capacity(sent.len());
     for (sql, params) in &sent {
@@ -118,7 +121,7 @@ pub(super) fn unless_warned(session: &Session, warned: u64) -> Result<(), Failed
     ))
 }
 
-fn head<'a>(
+pub(super) fn head<'a>(
     shard: i64,
     epoch: i64,
     batch: BatchNo,
@@ -153,11 +156,11 @@ fn head<'a>(
 }
 
 /// The statements of a batch beside its head, puts before ranges.
-fn changes<'a>(
+pub(super) fn changes<'a>(
     all: &'a All,
     shard: i64,
     writes: &'a [Write],
-) -> Result<Vec<(&'a str, Vec<Param<'a>>)>, Failed> {
+) -> Result<Vec<(&'a Sql, Vec<Param<'a>>)>, Failed> {
     let mut puts: BTreeMap<Table, Vec<&Row>> = BTreeMap::new();
     let mut deletes: BTreeMap<Table, Vec<&Key>> = BTreeMap::new();
     let (mut trims, mut touches, mut expired) = (Vec::new(), Vec::new(), Vec::new());
@@ -188,7 +191,7 @@ fn changes<'a>(
         with.extend(params);
         with
     };
-    let mut sent: Vec<(&'a str, Vec<Param<'a>>)> = Vec::new();
+    let mut sent: Vec<(&'a Sql, Vec<Param<'a>>)> = Vec::new();
     for (table, keys) in deletes {
         let forms = key_forms(&layout(table));
         let rows = keys.into_iter().map(|key| {
@@ -212,23 +215,18 @@ fn changes<'a>(
     let numbers = [Form::Number; 4];
     if !touches.is_empty() {
         let forms = [Form::Number, Form::Bytes, Form::Number, Form::Number];
-        sent.push((TOUCH, with_shard(arrays(&forms, touches)?)));
+        sent.push((&TOUCH, with_shard(arrays(&forms, touches)?)));
     }
     for (from, to) in ranges {
-        let mut cells = Vec::new();
-        key_cells(from, &mut cells);
-        key_cells(to, &mut cells);
-        let forms = key_forms(&layout(from.table()));
-        let params =
-            cells.into_iter().zip(forms.iter().chain(&forms)).map(|(cell, form)| form.one(cell));
-        sent.push((&all.of(from.table()).delete_range, with_shard(params.collect())));
+        let (shared, end, params) = between(shard, from, to);
+        sent.push((&all.of(from.table()).ranges[shared][end as usize].delete, params));
     }
     if !trims.is_empty() {
-        sent.push((TRIM, with_shard(arrays(&numbers, trims)?)));
+        sent.push((&TRIM, with_shard(arrays(&numbers, trims)?)));
     }
     for range in expired {
         let params = range.map(|bucket| Param::Number(bucket.cast_signed()));
-        sent.push((EXPIRE, with_shard(params.into())));
+        sent.push((&EXPIRE, with_shard(params.into())));
     }
     Ok(sent)
 }

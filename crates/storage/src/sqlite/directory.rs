@@ -2,10 +2,13 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::OpenError;
+
+/// Bits of a mode by which the group or every user may put another database in the place of ours.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A data directory that this process has locked.
 #[derive(Debug)]
@@ -28,6 +31,10 @@ impl Directory {
             move |error: io::Error| OpenError::Directory(what, error)
         };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("make"))?;
+        let mode = path.metadata().map_err(failed("read"))?.permissions().mode();
+        if mode & WRITABLE_BY_OTHERS != 0 {
+            return Err(OpenError::Writable { directory: path.to_owned(), mode: mode & 0o7777 });
+        }
         let mut lock = private(&path.join("lock")).map_err(failed("write to"))?;
         match lock.try_lock() {
             Ok(()) => {}

@@ -51,6 +51,8 @@ pub enum OpenError {
     Directory(String, #[source] std::io::Error),
     #[error("{} is in use by process {pid}: stop it first, or give --data another directory", directory.display())]
     Locked { directory: PathBuf, pid: String },
+    #[error("other users can write to {0} (mode {mode:04o}): run `chmod go-w {0}`, or give --data a directory in it, which is then made", directory.display())]
+    Writable { directory: PathBuf, mode: u32 },
     #[error("{} is not a database of DriftQ: give --data another directory", .0.display())]
     Foreign(PathBuf),
     #[error("{} holds no database: give --data the directory of a server", .0.display())]

@@ -249,3 +249,27 @@ pub(super) fn redriven_and_granted_to_another_group(tale: &mut Tale, wrong: bool
     let lease = Lease { group, generation, ..lease(1, 1) };
     tale.grants(1, 1, |granted| granted.lease = lease);
 }
+
+pub(super) fn exhausted_by_an_attempt_nobody_was_shown(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    for attempt in 1..=3 {
+        tale.grants(0, attempt, |_| ());
+        if attempt != 2 || !wrong {
+            tale.happens(What::Written { lease: lease(0, attempt) });
+        }
+        if attempt < 3 {
+            tale.expires(0, attempt);
+            tale.passes(8_000);
+        }
+    }
+    tale.passes(LEASE_MS);
+    tale.commits([
+        ended(0, 3, How::Dead { asked: false }),
+        died(0, 3, "exhausted", 0),
+        buried(1, 0),
+    ]);
+    let reason = "exhausted".into();
+    tale.happens(What::DeadLetter(DeadLetter { reason, attempts: 3, ..letter(0, 0) }));
+    tale.is_over();
+}

@@ -1,8 +1,10 @@
 //! Bad histories about effects.
 
-use driftq_checker::history::{Decision, How, OnDoubt, Progress, Reply, Right, Status, Verb};
+use driftq_checker::history::{
+    Decision, How, Lease, OnDoubt, Progress, Record, Reply, Right, Status, Verb,
+};
 
-use crate::tale::{Tale, lease};
+use crate::tale::{Tale, ended, lease, moved, produced};
 use crate::tale_of_effects::{TTL_MS, Told, begin, effect, finish, record, resolve, right};
 
 pub(super) fn given_out_while_it_is_held(tale: &mut Tale, wrong: bool) {
@@ -281,4 +283,56 @@ pub(super) fn told_before_it_is_committed(tale: &mut Tale, wrong: bool) {
         tale.decides(call, []);
         tale.is_done(call, reply);
     }
+}
+
+/// An outcome whose message was acked, and whose expiry never begins.
+pub(super) fn its_time_never_begins(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    tale.under = Some(lease(0, 1));
+    tale.executes(1);
+    tale.finishes(1, Status::Succeeded, "ch_1");
+    let call = tale.asks_to(Verb::Ack, 0, 1);
+    let known = Progress::Known(Status::Succeeded);
+    let kept_until = Some(tale.now + TTL_MS);
+    let kept = Record { kept_until, ..record(tale, 1, known, "ch_1") };
+    let mut facts = vec![ended(0, 1, How::Acked)];
+    facts.extend((!wrong).then(|| kept.into_fact()));
+    tale.commits(facts);
+    tale.is_done(call, Reply::Settled);
+    tale.heals();
+    tale.commits([]);
+    tale.is_over();
+}
+
+/// A cursor moved past a message with an outcome: the same key, accepted as new, has none.
+pub(super) fn found_by_a_new_key_after_a_move(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    let key = |tale: &Tale| Some(("order-77".into(), tale.now + 1_000));
+    let (call, idem) = (tale.sends_keyed(1, "order-77"), key(tale));
+    tale.stores(1, |stored| stored.idem = idem);
+    tale.is_done(call, produced(0));
+    tale.leases(0, 1);
+    tale.under = Some(lease(0, 1));
+    tale.executes(1);
+    tale.finishes(1, Status::Succeeded, "ch_1");
+    tale.commits([moved(2, 1)]);
+    tale.passes(2_000);
+    let (call, idem) = (tale.sends_keyed(2, "order-77"), key(tale));
+    tale.stores(2, |stored| stored.idem = idem);
+    tale.is_done(call, produced(1));
+    let later = Lease { generation: 2, ..lease(1, 1) };
+    tale.grants(1, 1, |granted| granted.lease = later.clone());
+    tale.delivers(1, 1, |delivery| delivery.lease = later.clone());
+    tale.under = Some(later.clone());
+    if !wrong {
+        tale.life = 2;
+        tale.executes(1);
+        return;
+    }
+    let call = tale.asks(begin(|begin| begin.lease = Some(later)));
+    let found = record(tale, 1, Progress::Known(Status::Succeeded), "ch_1");
+    tale.decides(call, [found]);
+    tale.is_done(call, tale.told(Decision::Replay(Status::Succeeded), 1, "ch_1"));
 }

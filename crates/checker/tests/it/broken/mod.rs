@@ -4,6 +4,7 @@ mod commits;
 mod dead;
 mod effects;
 mod leased;
+mod operator;
 mod owners;
 mod settled;
 mod stored;
@@ -21,6 +22,8 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I1, I51], commits::the_next_step_is_never_granted),
     (&[I1], commits::said_to_have_arrived),
     (&[I1], commits::given_up_before_it_arrives),
+    (&[I1], operator::a_group_is_deleted_before_it_is_idle),
+    (&[I1], operator::a_group_is_deleted_while_it_is_read),
     (&[I2], stored::stored_but_never_sent),
     (&[I2], stored::delivered_before_it_is_stored),
     (&[I2], commits::more_arrives_than_was_sent),
@@ -32,6 +35,7 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I4, I22], dead::a_letter_with_another_origin),
     (&[I5], stored::refused_and_stored),
     (&[I5, I55], commits::stored_though_its_commit_is_refused),
+    (&[I5], stored::a_conflict_with_a_rejected_message),
     (&[I6], stored::sent_once_and_stored_twice),
     (&[I6, I42], stored::a_repeat_stored_again),
     (&[I6, I42], stored::a_pin_leads_to_two_messages),
@@ -44,6 +48,7 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I8], stored::a_batch_is_left_out),
     (&[I8], stored::a_generation_comes_back),
     (&[I8], commits::a_number_goes_out_twice),
+    (&[I8], settled::trimmed_to_an_earlier_offset),
     (&[I9], leased::an_attempt_is_granted_again),
     (&[I9], leased::delivered_and_not_granted),
     (&[I10], leased::granted_while_leased),
@@ -84,6 +89,9 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I20], dead::a_letter_of_nobody),
     (&[I20], commits::turned_away_and_gone),
     (&[I20], commits::came_back_and_is_not_there),
+    (&[I20], operator::a_dead_letter_is_deleted_unasked),
+    (&[I20], operator::a_dead_letter_is_deleted_before_its_time),
+    (&[I20], operator::more_is_said_to_be_deleted_than_was),
     (&[I21], dead::exhausted_too_early),
     (&[I21], dead::final_though_nobody_said_so),
     (&[I21], dead::dead_before_its_deadline),
@@ -103,6 +111,7 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I23], dead::a_letter_says_redriven),
     (&[I25], leased::read_behind_its_start),
     (&[I27], leased::a_message_is_left_out),
+    (&[I27], operator::a_group_begins_before_its_time),
     (&[I28], stored::one_producer_out_of_order),
     (&[I28], commits::arrives_out_of_order),
     (&[I29], leased::more_leases_than_credit),
@@ -148,6 +157,8 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I43], effects::found_after_its_time),
     (&[I43], effects::to_be_forgotten_while_its_message_is_open),
     (&[I43], effects::told_to_a_message_that_does_not_keep_it),
+    (&[I43], effects::its_time_never_begins),
+    (&[I43], effects::found_by_a_new_key_after_a_move),
     (&[I45], stored::a_key_meets_another_tenant),
     (&[I45], effects::told_of_another_tenant),
     (&[I45], effects::begun_for_another_tenant),
@@ -155,13 +166,26 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I50], leased::granted_after_its_deadline),
     (&[I51], settled::counters_never_drain),
     (&[I51], commits::on_its_way_for_ever),
+    (&[I51], operator::a_partition_is_forgotten),
     (&[I52], settled::counters_lie),
+    (&[I52], operator::a_group_is_said_to_be_paused),
     (&[I52], settled::counters_of_no_batch),
     (&[I52], settled::counters_of_an_older_generation),
     (&[I55], commits::committed_without_its_message),
     (&[I55], commits::committed_and_not_ended),
     (&[I55], commits::committed_without_an_outcome),
     (&[I55], commits::a_message_of_a_commit_that_is_not),
+    (&[I55], operator::a_pointer_is_not_set_with_its_commit),
+    (&[I56], operator::rows_are_damaged),
+    (&[I56], operator::rows_are_left_behind),
+    (&[I57], operator::an_outdated_lease_is_accepted),
+    (&[I57], operator::an_id_of_before_a_restore_is_accepted),
+    (&[I58], operator::a_message_is_shown_where_it_is_not),
+    (&[I58], operator::a_message_is_shown_where_it_was),
+    (&[I58], operator::settings_are_shown_that_are_not),
+    (&[I58], operator::a_pointer_is_shown_where_it_does_not_lead),
+    (&[I59], operator::granted_while_paused),
+    (&[I60], dead::exhausted_by_an_attempt_nobody_was_shown),
 ];
 
 #[test]

@@ -4,6 +4,20 @@ use driftq_checker::history::{Counters, Fact, How, Op, Reply, Verb, What};
 
 use crate::tale::{Tale, counters, ended, lease, letter, moved, orders};
 
+/// What is trimmed does not come back: its pages are deleted.
+pub(super) fn trimmed_to_an_earlier_offset(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    for offset in 0..2 {
+        tale.produces(offset + 1);
+        tale.leases(offset, 1);
+        tale.acks(offset, 1);
+    }
+    for first in [1, if wrong { 0 } else { 2 }] {
+        tale.commits([Fact::Trimmed { topic: orders(), partition: 0, first }]);
+    }
+    tale.is_over();
+}
+
 pub(super) fn never_granted(tale: &mut Tale, wrong: bool) {
     tale.makes_group();
     tale.produces(1);

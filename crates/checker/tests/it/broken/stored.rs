@@ -152,7 +152,8 @@ pub(super) fn a_key_meets_another_tenant(tale: &mut Tale, wrong: bool) {
         let mut message = content(body);
         message.tenant = tenant.into();
         let idem = Some("order-77".into());
-        let produce = Produce { topic: orders(), message: message.clone(), idem, size: 10 };
+        let produce =
+            Produce { topic: orders(), message: message.clone(), idem, target: None, size: 10 };
         tale.asks(Op::Produce(produce));
         tale.stores(body, |stored| {
             stored.message = message;
@@ -188,7 +189,7 @@ pub(super) fn a_generation_comes_back(tale: &mut Tale, wrong: bool) {
 pub(super) fn too_large_to_be_stored(tale: &mut Tale, wrong: bool) {
     let size = (16 << 20) + 1024 + u64::from(wrong);
     let message = content(1);
-    let produce = Produce { topic: orders(), message, idem: None, size };
+    let produce = Produce { topic: orders(), message, idem: None, target: None, size };
     tale.asks(Op::Produce(produce));
     tale.stores(1, |stored| stored.size = size);
 }
@@ -284,4 +285,17 @@ pub(super) fn a_conflict_with_nothing(tale: &mut Tale, wrong: bool) {
     let call = tale.sends_keyed(1, "k");
     tale.is_refused(call, if wrong { "CONFLICT" } else { "RESOURCE_EXHAUSTED" }, "");
     tale.is_over();
+}
+
+/// A pin to another shard, which rejected the message: the key is free for another.
+pub(super) fn a_conflict_with_a_rejected_message(tale: &mut Tale, wrong: bool) {
+    let call = tale.sends_keyed(1, "order-77");
+    let (tenant, idem, until) = ("default".into(), "order-77".into(), tale.now + 600_000);
+    tale.commits([Fact::Pinned { topic: orders(), tenant, idem, until }]);
+    match wrong {
+        true => tale.is_refused(call, "RESOURCE_EXHAUSTED", ""),
+        false => tale.is_lost(call),
+    }
+    let call = tale.sends_keyed(2, "order-77");
+    tale.is_refused(call, "CONFLICT", "");
 }

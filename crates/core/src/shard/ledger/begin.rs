@@ -217,8 +217,8 @@ impl Shard {
             && !self.holds(held, effect_hash(&row.name), found)?
         {
             self.hold_effect(held, &row.name, 0, &mut changes)?;
-            let holders = row.holders + 1;
-            row = EffectRow { under: Some(*under), holders, expires: Timestamp::MAX, ..row };
+            row = EffectRow { under: Some(*under), expires: Timestamp::MAX, ..row };
+            row.hold(under.hold.generation, under.hold.lane);
             self.put_effect(now, row.clone(), &mut changes);
         }
         Ok(self.began(now, BeginDecision::Replay, row, changes))
@@ -235,7 +235,7 @@ impl Shard {
         found: &Found<'_>,
     ) -> Decided {
         let mut changes = Vec::new();
-        let mut holders = before.as_ref().map_or(0, |row| row.holders);
+        let mut is_new_holder = false;
         let is_known = before.as_ref().is_some_and(|row| row.state.is_known());
         let renew = before.as_ref().is_some_and(|row| row.renew);
         let (under, lease_ms) = match &asked.place {
@@ -249,7 +249,7 @@ impl Shard {
                     true => self.count_effect(held, 0, u8::from(!is_counted), &mut changes),
                     false => {
                         self.hold_effect(held, &asked.name, 1, &mut changes)?;
-                        holders += 1;
+                        is_new_holder = true;
                     }
                 }
                 (Some(*under), 0)
@@ -261,7 +261,7 @@ impl Shard {
             (None, Some(on_doubt)) => on_doubt,
             (None, None) => return Err(no_policy().into()),
         };
-        let row = EffectRow {
+        let mut row = EffectRow {
             name: asked.name.clone(),
             state: EffectState::InProgress,
             fence,
@@ -282,7 +282,8 @@ impl Shard {
             lease_ms,
             until: now.after(lease_ms),
             under,
-            holders,
+            holders: before.as_ref().map_or(0, |row| row.holders),
+            held_by: before.as_ref().map_or_else(Vec::new, |row| row.held_by.clone()),
             owner: asked.owner.clone(),
             window_ms: before.as_ref().and_then(|row| row.window_ms).or(begin.window_ms),
             key_since: before.as_ref().filter(|_| !renew).map_or(now, |row| row.key_since),
@@ -292,6 +293,9 @@ impl Shard {
             doubt: before.filter(|_| !is_known).and_then(|row| row.doubt),
             resolution: None,
         };
+        if let Some(under) = under.filter(|_| is_new_holder) {
+            row.hold(under.hold.generation, under.hold.lane);
+        }
         self.audit_begin(now, &row, &mut changes);
         self.put_effect(now, row.clone(), &mut changes);
         Ok(self.began(now, granted_as(&row), row, changes))

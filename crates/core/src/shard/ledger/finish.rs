@@ -59,7 +59,7 @@ impl Shard {
         found: &Found<'_>,
     ) -> Result<EffectRow, Refusal> {
         let row = self.find_record(now, token.hash, found)?;
-        let row = row.filter(|row| row.born == token.born);
+        let row = row.filter(|row| is_of(token, row));
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
         check_fence(now, token, &row)?;
         Ok(row)
@@ -115,6 +115,11 @@ impl Shard {
             }
         }
     }
+}
+
+/// Whether a token was granted for this life of an effect. A record hash alone does not say of which namespace.
+pub(in crate::shard) fn is_of(token: &EffectToken, row: &EffectRow) -> bool {
+    row.born == token.born && row.name.namespace == token.namespace
 }
 
 /// What a finish makes of an effect; `None`: it had been said before. Late, in doubt or parked, but by the

@@ -15,13 +15,14 @@
 
 mod begin;
 mod finish;
+mod holders;
 mod list;
 mod own;
 mod resolve;
 mod says;
 mod under;
 
-pub(super) use finish::{check as check_finish, conclude};
+pub(super) use finish::{check as check_finish, conclude, is_of};
 pub(super) use says::of_effect;
 pub(super) use under::Effects;
 
@@ -123,7 +124,7 @@ impl Shard {
         Ok(row.filter(|row| row.name == *name))
     }
 
-    fn find_record(
+    pub(super) fn find_record(
         &self,
         now: Timestamp,
         hash: Hash16,
@@ -131,7 +132,10 @@ impl Shard {
     ) -> Result<Option<EffectRow>, Refusal> {
         let Some(row) = found.row(record_key(hash))? else { return Ok(None) };
         let row = effect_row(row)?;
-        Ok((now < row.expires).then(|| self.as_of(now, row)))
+        if row.expires <= now {
+            return Ok(None);
+        }
+        Ok(Some(self.as_of(now, self.with_live_holders(row, found)?)))
     }
 
     /// The row as it is now: a holder that is gone leaves doubt, whether or not anybody wrote it down.

@@ -81,6 +81,7 @@ impl Shard {
                 until: now,
                 under: None,
                 holders: 0,
+                held_by: Vec::new(),
                 owner,
                 window_ms: None,
                 key_since: now,

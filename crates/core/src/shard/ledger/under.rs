@@ -65,7 +65,8 @@ impl Shard {
         let gone = |hash| Change::HeldGone { generation, lane, offset, hash };
         changes.extend(effects.hashes.into_iter().map(gone));
         for row in effects.rows.into_iter().chain(effects.others) {
-            let mut row = EffectRow { holders: row.holders.saturating_sub(1), ..row };
+            let mut row = row;
+            row.release(generation, lane);
             if row.state.is_known() && row.holders == 0 {
                 row.expires = now.after(row.ttl_ms);
             }
@@ -136,6 +137,19 @@ pub(in crate::shard) struct Effects {
 }
 
 impl Effects {
+    /// Takes rows that the same command has already changed instead of those that were read.
+    pub(in crate::shard) fn as_changed_by(&mut self, changes: &[Change]) {
+        for row in self.rows.iter_mut().chain(&mut self.others) {
+            let changed = changes.iter().rev().find_map(|change| {
+                let Change::Effect(changed) = change else { return None };
+                (changed.name == row.name).then_some(changed)
+            });
+            if let Some(changed) = changed {
+                row.clone_from(changed);
+            }
+        }
+    }
+
     /// How long the first of them is remembered, once its message is over.
     pub(in crate::shard) fn kept_ms(&self) -> Option<u64> {
         self.rows.iter().chain(&self.others).map(|row| row.ttl_ms).min()

@@ -362,9 +362,9 @@ fn hole_20_a_token_of_before_a_seek_or_a_deletion_settles_nothing_new() {
         1s keep orders/biller 0:0.1 as first
         2s delete orders/biller
             deleted with backlog 1, open 1
+            a is dismissed
             sweep blocks 3 0:0..1
             sweep cursor 3 0
-            a is dismissed
         2s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 32s

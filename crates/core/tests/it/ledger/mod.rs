@@ -5,5 +5,6 @@ mod audit;
 mod commit;
 mod corners;
 mod explain;
+mod holders;
 mod pointer;
 mod under;

@@ -49,10 +49,10 @@ fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
             deleted 3 messages, 0 dead letters
             sweep pages topic 1 0:0..3
             sweep lane topic 1 0
-            sweep blocks 3 0:1..3
-            sweep cursor 3 0
             sweep pages topic 5 0:0..1
             sweep lane topic 5 0
+            sweep blocks 3 0:1..3
+            sweep cursor 3 0
             sweep dead letters topic 1 0..4096
             sweep dead letters topic 5 0..4096
             sweep the last pointers topic 1

@@ -2,7 +2,9 @@
 
 use expect_test::expect;
 
-use crate::transcript::check;
+use driftq_core::ShardConfig;
+
+use crate::transcript::{World, check};
 
 #[test]
 fn a_keyed_message_executes_once() {
@@ -594,4 +596,26 @@ fn a_message_waits_for_an_effect_that_another_of_its_key_is_at() {
         9s rows held
             held 0
     "#]]);
+}
+
+#[test]
+fn a_token_of_another_namespace_is_rejected() {
+    let mut world = World::new(ShardConfig::default());
+    for line in [
+        "0s topic orders 1",
+        "0s produce orders hello idem=order-77",
+        "0s join a orders/biller lease=10s credit=1 owner=w1",
+        "1s begin-under orders/biller 0:0.1 on=retry",
+    ] {
+        world.play(line);
+    }
+    world.forge_namespace("effect/orders/biller order-77.1", "foreign");
+    let of = "effect/orders/biller order-77.1";
+    for (line, answer) in [
+        (format!("2s finish {of} succeeded \"token=foreign\""), "refused: no such effect"),
+        (format!("2s extend-effect {of} \"token=foreign\""), "refused: no such effect"),
+        (format!("2s finish {of} succeeded"), "effect/orders/biller order-77.1 SUCCEEDED"),
+    ] {
+        assert_eq!(world.ask(&line), answer, "{line}");
+    }
 }

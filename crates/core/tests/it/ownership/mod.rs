@@ -6,6 +6,7 @@ mod drain;
 mod lease;
 mod script;
 mod spread;
+mod token_version;
 
 use std::collections::VecDeque;
 

@@ -96,7 +96,9 @@ fn node_row(word: &str) -> (NodeId, NodeRow) {
     let mut row = row(address);
     row.draining = word.ends_with('!');
     row.drained = word.ends_with('-');
-    row.rules -= u64::from(word.ends_with('~'));
+    if word.ends_with('~') {
+        row.rules = 1;
+    }
     if word.contains('=') {
         row.joined_at = Timestamp(1);
     }

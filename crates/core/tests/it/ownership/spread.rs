@@ -15,7 +15,7 @@ fn id(number: u64) -> NodeId {
 fn cluster(nodes: impl IntoIterator<Item = u64>, shards: usize) -> ClusterView {
     let node = |number| (id(number), NodeView { address: "".into(), part: Part::Takes });
     let nodes = nodes.into_iter().map(node).collect();
-    ClusterView { nodes, shards: vec![Held::default(); shards] }
+    ClusterView { nodes, shards: vec![Held::default(); shards], ..ClusterView::default() }
 }
 
 fn carry_out(view: &mut ClusterView) {

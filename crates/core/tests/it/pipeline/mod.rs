@@ -2,6 +2,7 @@
 //! keeps the order of produces, and stops at the first damaged row.
 
 mod bounds;
+mod read_ahead;
 
 use driftq_core::command::NackKind;
 use driftq_core::{PipelineConfig, Rejection, Reply, SettingsPatch};

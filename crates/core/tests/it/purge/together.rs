@@ -1,9 +1,12 @@
 //! Purges together with what is decided or read at the same time.
 
-use driftq_core::command::{DeadFilter, Explain, ListDead, NackKind, Purge, TopicName};
+use driftq_core::command::{
+    DeadFilter, Explain, ListDead, Missing, NackKind, Purge, Redrive, TopicName,
+};
 use driftq_core::limits::PURGE_MAX;
 use driftq_core::{
-    Command, Lane, MessageId, Rejection, Reply, SettingsPatch, ShardId, Ticket, TopicId,
+    Command, Lane, MessageId, PipelineConfig, Rejection, Reply, SettingsPatch, ShardConfig,
+    ShardId, Ticket, TopicId,
 };
 
 use crate::held::{Held, join, nack, produce, topic};
@@ -132,4 +135,37 @@ fn rows_on_their_way_to_a_list_do_not_bring_a_purged_one_back() {
     let Ok(Reply::DeadLetters(dead)) = &held.answers[&ticket] else { panic!("it was answered") };
     let offsets: Vec<u64> = dead.letters.iter().map(|letter| letter.row.offset).collect();
     assert_eq!(offsets, [2, 0]);
+}
+
+/// An id that was issued after the backup names nothing, also when another dead letter took its place.
+#[test]
+fn an_id_issued_before_a_restore_names_no_dead_letter_of_after_it() {
+    let dead = |held: &mut Held, value: &str| {
+        held.deliveries.clear();
+        held.ask(produce(value)).expect("stored");
+        let (_, delivery) = held.deliveries.remove(0);
+        held.ask(nack(&delivery.token, NackKind::Final)).expect("dead");
+    };
+    let redrive = |id| {
+        let topic = TopicName { namespace: "default".into(), topic: "orders".into() };
+        let (by, reason) = ("ops".into(), "test".into());
+        Command::Redrive(Redrive { topic, id, force: false, by, reason })
+    };
+    let mut held = Held::new();
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
+    dead(&mut held, "before the backup");
+    let backup = held.engine.snapshot();
+    dead(&mut held, "after the backup");
+    let restored = ShardConfig { restore: 1, ..ShardConfig::default() };
+    let mut held = Held::of(restored, backup, held.now, PipelineConfig::default());
+    held.ask(join(1, "biller", 9, 30_000)).expect("joined");
+    dead(&mut held, "after the restore");
+    let purged = |held: &mut Held, ids| format!("{:?}", held.ask(purge(ids)));
+    assert_eq!(purged(&mut held, vec![id(1)]), "Ok(Purged { purged: 0 })");
+    let missing = Rejection::NotFound(Missing::Message);
+    assert_eq!(held.ask(redrive(id(1))).expect_err("it is lost"), missing);
+    assert!(held.ask(redrive(id(0))).is_ok(), "it was in the backup");
+    let now = MessageId { restore: 1, ..id(1) };
+    assert_eq!(purged(&mut held, vec![now, id(1)]), "Ok(Purged { purged: 1 })");
 }

@@ -69,9 +69,9 @@ fn open_messages_that_are_dropped_with_their_group_leave_no_page_behind() {
             page 1
         1011s delete orders/biller
             deleted with backlog 1, open 1
+            a is dismissed
             sweep blocks 3 0:0..2
             sweep cursor 3 0
-            a is dismissed
         1012s rows page
             trim 0:0..2
             page 0
@@ -111,9 +111,9 @@ fn open_messages_that_are_dropped_leave_a_page_that_another_group_has_open() {
             trim 0:1..2
         1010s delete orders/biller
             deleted with backlog 1, open 1
+            a is dismissed
             sweep blocks 3 0:0..2
             sweep cursor 3 0
-            a is dismissed
         1020s rows page
             trim 0:1..2
             page 1

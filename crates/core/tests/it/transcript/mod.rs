@@ -170,6 +170,12 @@ impl World {
         self.tokens.insert(name.to_owned(), token);
     }
 
+    /// The token of an effect that was seen, as one of another namespace.
+    pub(crate) fn forge_namespace(&mut self, effect: &str, name: &str) {
+        let token = EffectToken { namespace: "other".into(), ..self.effects[effect].clone() };
+        self.effects.insert(name.to_owned(), token);
+    }
+
     /// How often rows of groups were written.
     pub(crate) fn groups_written(&self) -> usize {
         self.groups_written

@@ -10,12 +10,15 @@ const TICKS_PER_SECOND: u64 = 100;
 
 /// Resident memory in MB, now and at its highest.
 #[derive(Clone, Copy)]
-pub(crate) struct Memory {
-    pub(crate) resident: f64,
-    pub(crate) peak: f64,
+pub struct Memory {
+    /// Now.
+    pub resident: f64,
+    /// Since the process began.
+    pub peak: f64,
 }
 
-pub(crate) fn memory(pid: u32) -> anyhow::Result<Memory> {
+/// Memory of a process.
+pub fn memory(pid: u32) -> anyhow::Result<Memory> {
     let status = read_to_string(format!("/proc/{pid}/status"))?;
     let of = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -26,7 +29,7 @@ pub(crate) fn memory(pid: u32) -> anyhow::Result<Memory> {
 }
 
 /// Time on a processor since the process began.
-pub(crate) fn cpu(pid: u32) -> anyhow::Result<Duration> {
+pub fn cpu(pid: u32) -> anyhow::Result<Duration> {
     let stat = read_to_string(format!("/proc/{pid}/stat"))?;
     // The name stands in brackets and may hold anything; after it come plain fields.
     let (_, fields) = stat.rsplit_once(')').context("no name")?;

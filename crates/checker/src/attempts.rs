@@ -1,0 +1,94 @@
+//! Attempts that counted: I60. A message does not die because of attempts that no consumer was shown.
+//!
+//! An attempt is shown when its delivery was written to a connection, read or not: what happens to it then is
+//! not the server's doing. A server that lost the shard in between cannot know. Judged only where the harness
+//! records what was written.
+
+use crate::history::How;
+use crate::ids::{Column, EntryId, FastMap};
+use crate::invariant::Invariant::I60;
+use crate::report::Findings;
+use crate::story::{Batch, Seen, Step, Story};
+
+/// Judges every message that dies as exhausted.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    if !story.moments.iter().any(|moment| matches!(moment.seen, Seen::Written { .. })) {
+        return;
+    }
+    let mut judge = Judge {
+        story,
+        findings,
+        entries: story.places.entries.column(Entry::default()),
+        epochs: FastMap::default(),
+    };
+    for moment in &story.moments {
+        match moment.seen {
+            Seen::Written { entry, attempt } => judge.shown(entry, attempt),
+            Seen::Delivered { entry, delivery, .. } => judge.shown(entry, delivery.lease.attempt),
+            Seen::Committed(batch) => judge.batch(&story.batches[batch]),
+            Seen::Invoked(_) | Seen::Answered(_) | Seen::Left(_) => {}
+        }
+    }
+}
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    entries: Column<EntryId, Entry>,
+    /// The epoch of the last batch of each shard.
+    epochs: FastMap<u32, u64>,
+}
+
+/// What is known of the attempts of a message in a group.
+#[derive(Clone, Copy, Default)]
+struct Entry {
+    /// The last attempt that was granted, and under which epoch.
+    attempt: u32,
+    epoch: u64,
+    is_shown: bool,
+    /// The first attempt that counted and that no consumer was shown.
+    unshown: Option<u32>,
+}
+
+impl Judge<'_, '_> {
+    fn shown(&mut self, entry: EntryId, attempt: u32) {
+        let known = &mut self.entries[entry];
+        known.is_shown |= known.attempt == attempt;
+    }
+
+    fn batch(&mut self, batch: &Batch) {
+        let epoch = batch.epoch;
+        self.epochs.insert(batch.shard, epoch);
+        for step in self.story.steps_of(batch) {
+            if let Step::Granted { entry, granted } = *step {
+                let known = &mut self.entries[entry];
+                (known.attempt, known.epoch) = (granted.lease.attempt, epoch);
+                known.is_shown = false;
+            } else if let Step::Ended { entry, how, .. } = *step {
+                self.ended(entry, epoch, how);
+            } else if let Step::Died { entry, reason: "exhausted", .. } = *step
+                && let Some(attempt) = self.entries[entry].unshown
+            {
+                let text = self.story.places.entry_text(entry);
+                let says = format_args!("{text} dies, and no consumer was shown attempt {attempt}");
+                self.findings.add(I60, batch.seq, says);
+            }
+        }
+    }
+
+    fn ended(&mut self, entry: EntryId, epoch: u64, how: How) {
+        let is_counted = match how {
+            How::Expired { .. } | How::Dead { asked: false } => true,
+            // A worker that says something was shown it; what is given back does not count.
+            How::Acked
+            | How::Nacked { .. }
+            | How::Returned { .. }
+            | How::Dead { asked: true }
+            | How::Purged => false,
+        };
+        let known = &mut self.entries[entry];
+        if is_counted && !known.is_shown && known.epoch == epoch {
+            known.unshown.get_or_insert(known.attempt);
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! What operators are shown, and where they put cursors: I27, I57 and I58, and of I20 what is deleted.
+//!
+//! Where in its batch a call was decided is not known: what it shows must have been true at some point of the
+//! batch, or before it.
+
+use crate::history::{Shown, ShownState, Start};
+use crate::ids::{CallId, CursorId, LabelId, LaneId, NameId, ReaderId};
+use crate::invariant::Invariant::{I20, I27, I57, I58};
+use crate::story::{Ask, Batch, Outcome, Step};
+
+use super::{Model, State};
+
+/// A call that this batch decided, and whether its answer has been true so far.
+pub(super) struct Look<'a> {
+    call: CallId,
+    about: About<'a>,
+}
+
+enum About<'a> {
+    Messages {
+        lane: LaneId,
+        shown: &'a [Shown],
+        was_so: Vec<bool>,
+    },
+    Settings {
+        topic: NameId,
+        text: &'a str,
+        was_so: bool,
+    },
+    /// Dead letters that are to be deleted, or counted.
+    Letters {
+        ids: Vec<LabelId>,
+        unknown: u64,
+        dry_run: bool,
+        count: u64,
+        was_so: bool,
+    },
+    /// Cursors that are put somewhere: each with what its partition held before the batch.
+    Cursors {
+        start: Start,
+        before: Vec<(CursorId, u64, u64)>,
+    },
+}
+
+impl<'a> Model<'_, 'a> {
+    /// The calls of operators that a batch decided.
+    pub(super) fn looks_of(&self, batch: &Batch) -> Vec<Look<'a>> {
+        let steps = self.story.steps_of(batch).iter();
+        let calls = steps
+            .filter_map(|step| if let Step::Decided { call } = step { Some(*call) } else { None });
+        calls.filter_map(|call| Some(Look { call, about: self.about(call)? })).collect()
+    }
+
+    fn about(&self, call: CallId) -> Option<About<'a>> {
+        let places = &self.story.places;
+        let call = &self.story.calls[call];
+        match (call.ask, call.outcome) {
+            (Ask::Inspect(lane), Outcome::Inspected(shown)) => {
+                Some(About::Messages { lane, shown, was_so: vec![false; shown.len()] })
+            }
+            (Ask::Settings(topic), Outcome::Settings(text)) => {
+                Some(About::Settings { topic, text, was_so: false })
+            }
+            (Ask::Purge { ids, dry_run }, Outcome::Purged { count }) => {
+                let mut known: Vec<LabelId> =
+                    ids.iter().filter_map(|id| places.labels.find(id)).collect();
+                known.sort_unstable();
+                known.dedup();
+                let unknown = known.iter().filter(|id| self.stored_as(**id).is_none()).count();
+                let unknown = unknown as u64;
+                Some(About::Letters { ids: known, unknown, dry_run, count, was_so: false })
+            }
+            (Ask::SeekAll(reader, start) | Ask::CreateGroup(reader, start), outcome)
+                if outcome.is_done() =>
+            {
+                Some(About::Cursors { start, before: self.ends_of(reader) })
+            }
+            (_, _) => None,
+        }
+    }
+
+    /// First and next offset of the partitions that a group reads.
+    fn ends_of(&self, reader: ReaderId) -> Vec<(CursorId, u64, u64)> {
+        let places = &self.story.places;
+        let ends = |cursor: CursorId| {
+            let lane = &self.lanes[places.cursors.key(cursor).1];
+            (cursor, lane.first, lane.high)
+        };
+        places.cursors_of(reader).map(ends).collect()
+    }
+
+    /// Compares what was shown with what is true now.
+    pub(super) fn look(&self, look: &mut Look<'a>) {
+        match &mut look.about {
+            About::Messages { lane, shown, was_so } => {
+                for (shown, was_so) in shown.iter().zip(was_so).filter(|(_, was_so)| !**was_so) {
+                    *was_so = self.is_so(*lane, shown);
+                }
+            }
+            About::Settings { topic, text, was_so } => {
+                let settings = self.operator.settings[*topic];
+                *was_so |= settings.is_none_or(|settings| &*settings.text == *text);
+            }
+            About::Letters { ids, count, was_so, .. } => {
+                let kept = ids.iter().filter(|id| self.is_kept(**id)).count();
+                *was_so |= kept as u64 == *count;
+            }
+            About::Cursors { .. } => {}
+        }
+    }
+
+    /// A dead letter is there.
+    fn is_kept(&self, id: LabelId) -> bool {
+        let places = &self.story.places;
+        let letter = self.positions[id].filter(|_| !self.operator.dropped[id]);
+        letter.is_some_and(|at| !self.topics_gone[places.lanes.key(places.positions.key(at).0).0])
+    }
+
+    fn is_so(&self, lane: LaneId, shown: &Shown) -> bool {
+        let places = &self.story.places;
+        let (topic, _) = places.lanes.key(lane);
+        let group = places.names.find(&shown.group);
+        let reader = group.and_then(|group| places.readers.find((topic, group)));
+        let Some(cursor) = reader.and_then(|reader| places.cursors.find((reader, lane))) else {
+            return false;
+        };
+        let Some(life) = self.cursors[cursor].life else { return false };
+        let at = places.positions.find(lane, shown.offset);
+        let Some(message) = at.and_then(|at| self.messages[at]) else { return false };
+        if places.labels.key(message.put.id) != &*shown.id {
+            return false;
+        }
+        let is_trimmed = shown.offset < self.lanes[lane].first;
+        let is_settled =
+            shown.state == ShownState::Settled || shown.state == ShownState::Trimmed && is_trimmed;
+        let entry = places.entries.find(life, shown.offset);
+        let entry = entry.map(|entry| self.entries[entry]).unwrap_or_default();
+        match entry.state {
+            State::Fresh => {
+                let only = message.put.for_group;
+                let is_for_another = only.is_some_and(|only| only != places.group_of(cursor));
+                match shown.offset < self.cursors[cursor].next || is_for_another {
+                    true => is_settled,
+                    false => shown.state == ShownState::Ready,
+                }
+            }
+            State::Leased { .. } => {
+                shown.state == ShownState::Leased && shown.attempts == entry.spent()
+            }
+            State::Waiting { .. } => {
+                shown.state == ShownState::Waiting && shown.attempts == entry.spent()
+            }
+            State::Acked | State::Passed => is_settled,
+            State::Dead { .. } => shown.state == ShownState::Dead || is_settled,
+        }
+    }
+
+    /// The batch is complete: what was never true in it is a lie.
+    pub(super) fn judge_look(&mut self, batch: &Batch, look: Look<'a>) {
+        let seq = self.story.calls[look.call].answered;
+        match look.about {
+            About::Messages { lane, shown, was_so } => {
+                let lies = shown.iter().zip(was_so).filter(|(_, was_so)| !was_so);
+                for (shown, _) in lies {
+                    let text = self.story.places.lane_text(lane);
+                    let says = format_args!("{text} is shown as {shown:?}, which it was not");
+                    self.findings.add(I58, seq, says);
+                }
+            }
+            About::Settings { topic, text, was_so } => {
+                if !was_so {
+                    let topic = self.story.places.names.key(topic);
+                    let says = format_args!("{topic} is shown with {text}, which it does not have");
+                    self.findings.add(I58, seq, says);
+                }
+            }
+            About::Letters { ids, unknown, dry_run, count, was_so } => {
+                let is_so = if dry_run { was_so } else { self.are_deleted(batch, &ids, count) };
+                if !is_so {
+                    // An id that never was one of this storage is another letter's by now.
+                    let invariant = if unknown > 0 { I57 } else { I20 };
+                    let says = format_args!(
+                        "{count} of {} dead letters are said to be deleted, which is not true",
+                        ids.len()
+                    );
+                    self.findings.add(invariant, seq, says);
+                }
+            }
+            About::Cursors { start, before } => {
+                for (cursor, first, high) in before {
+                    self.is_put(batch, seq, cursor, start, (first, high));
+                }
+            }
+        }
+    }
+
+    /// None of them is left, and so many were deleted in this batch.
+    fn are_deleted(&self, batch: &Batch, ids: &[LabelId], count: u64) -> bool {
+        let steps = self.story.steps_of(batch).iter();
+        let dropped = steps.filter(|step| matches!(step, Step::Dropped { id } if ids.contains(id)));
+        dropped.count() as u64 >= count && !ids.iter().any(|id| self.is_kept(*id))
+    }
+
+    /// A cursor that was put somewhere in this batch begins where it should. Another call of the same batch
+    /// may have put it elsewhere.
+    fn is_put(
+        &mut self,
+        batch: &Batch,
+        seq: u64,
+        cursor: CursorId,
+        start: Start,
+        before: (u64, u64),
+    ) {
+        let places = &self.story.places;
+        let steps = self.story.steps_of(batch).iter();
+        let opened = steps.filter_map(|step| {
+            if let Step::Opened { life, offset } = *step { Some((life, offset)) } else { None }
+        });
+        let of_this = opened.filter(|(life, _)| places.lives.key(*life).0 == cursor);
+        let offsets: Vec<u64> = of_this.map(|(_, offset)| offset).collect();
+        let is_right = |offset| self.is_start(batch.now, cursor, start, before, offset);
+        if !offsets.is_empty() && !offsets.iter().any(|offset| is_right(*offset)) {
+            let text = places.cursor_text(cursor);
+            let says = format_args!("{text} is put at {offsets:?}, which is not {start:?}");
+            self.findings.add(I27, seq, says);
+        }
+    }
+
+    fn is_start(
+        &self,
+        now: u64,
+        cursor: CursorId,
+        start: Start,
+        (first, high): (u64, u64),
+        offset: u64,
+    ) -> bool {
+        let lane = &self.lanes[self.story.places.cursors.key(cursor).1];
+        let is_end = (high..=lane.high).contains(&offset);
+        match start {
+            Start::Earliest => (first..=lane.first).contains(&offset),
+            Start::Latest => is_end,
+            Start::Time(at) if at > now => is_end,
+            Start::Time(at) => {
+                let stored_at = |offset: u64| {
+                    let at = lane.stored.get(usize::try_from(offset).ok()?)?;
+                    Some(self.messages[*at]?.at)
+                };
+                let is_first =
+                    offset <= first || stored_at(offset - 1).is_none_or(|stored| stored < at);
+                let is_in_time = stored_at(offset).is_none_or(|stored| stored >= at)
+                    || self.is_dropped(cursor, offset);
+                is_first && (is_in_time || is_end)
+            }
+        }
+    }
+
+    /// What a node says of why a cursor is given nothing new is true, as far as commits show it.
+    pub(super) fn is_blocked_by(&self, cursor: CursorId, why: Option<&str>) -> bool {
+        let places = &self.story.places;
+        let (reader, lane) = places.cursors.key(cursor);
+        let state = &self.cursors[cursor];
+        let Some(settings) = self.operator.settings[places.readers.key(reader).0] else {
+            return true;
+        };
+        let is_paused = self.paused_until(reader).is_some();
+        let is_full = state.leased >= u64::from(settings.max_in_flight);
+        let is_open = state.leased + state.waiting >= u64::from(settings.max_open);
+        let is_read = state.next >= self.lanes[lane].high;
+        match why {
+            // The node looked a moment before the time of its batch: a pause may have ended in between.
+            Some("paused") => self.has_pause(reader),
+            Some("in_flight_limit") => is_full && !is_paused,
+            Some("max_open") => is_open && !is_paused && !is_full,
+            Some("nothing_new") => is_read && !is_paused && !is_full && !is_open,
+            // The node alone knows who is there, what is in memory, and what other groups have open.
+            Some("no_consumers" | "no_credit") => !is_paused,
+            Some(_) => !is_paused && !is_full,
+            None => !is_paused && !is_full && !is_open && !is_read,
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! What an operator changes: settings, pauses, deleted dead letters, groups that expire because no consumer
+//! reads them. I20 and I59, and of I1 that a group is not deleted while it is used.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Retry, Settings};
+use crate::ids::{CallId, Column, CursorId, EntryId, FastMap, FastSet, LabelId, NameId, ReaderId};
+use crate::invariant::Invariant::{I1, I20, I59};
+use crate::story::{Ask, Story};
+
+use super::{Message, Model};
+
+/// Of the time after which an unused group is deleted, this part is allowed for what the node writes late: two of the
+/// eight steps in which it writes when a consumer was last there.
+const IDLE_SLACK: u64 = 4;
+
+/// What operators have done so far.
+pub(super) struct Operator<'a> {
+    pub(super) settings: Column<NameId, Option<&'a Settings>>,
+    /// What the last change of settings replaced, and the event in which it did.
+    replaced: Column<NameId, Option<(u64, &'a Settings)>>,
+    /// Until when a group is paused, while it is.
+    paused: Column<ReaderId, Option<u64>>,
+    /// Dead letters that were deleted.
+    pub(super) dropped: Column<LabelId, bool>,
+    purge_asked: Column<LabelId, bool>,
+    delete_asked: Column<ReaderId, bool>,
+    topic_delete_asked: Column<NameId, bool>,
+    /// Consumers that take part, with their group and shard.
+    pub(super) consumers: FastMap<u64, (ReaderId, u32)>,
+    left: FastSet<u64>,
+    /// When a consumer was last known to read a group, by the clock of the batches.
+    used_at: Column<ReaderId, u64>,
+    /// When the epoch of each shard began, but for the first.
+    epoch_began_at: BTreeMap<u32, u64>,
+    /// When each shard had its last batch.
+    last_batch_at: BTreeMap<u32, u64>,
+    /// Entries that ended in this batch because their dead letter was deleted.
+    purged: Vec<EntryId>,
+    shard: u32,
+}
+
+impl Operator<'_> {
+    pub(super) fn new(story: &Story<'_>) -> Self {
+        let places = &story.places;
+        Self {
+            settings: places.names.column(None),
+            replaced: places.names.column(None),
+            paused: places.readers.column(None),
+            dropped: places.labels.column(false),
+            purge_asked: places.labels.column(false),
+            delete_asked: places.readers.column(false),
+            topic_delete_asked: places.names.column(false),
+            consumers: FastMap::default(),
+            left: FastSet::default(),
+            used_at: places.readers.column(0),
+            epoch_began_at: BTreeMap::new(),
+            last_batch_at: BTreeMap::new(),
+            purged: Vec::new(),
+            shard: 0,
+        }
+    }
+}
+
+impl<'a> Model<'_, 'a> {
+    /// A client asks for something that only an operator asks for.
+    pub(super) fn operated(&mut self, call: CallId) {
+        let call = &self.story.calls[call];
+        if call.outcome.is_refused() {
+            return;
+        }
+        if let Ask::Purge { ids, dry_run: false } = call.ask {
+            for id in ids.iter().filter_map(|id| self.story.places.labels.find(id)) {
+                self.operator.purge_asked[id] = true;
+            }
+        } else if let Ask::DeleteGroup(reader) = call.ask {
+            self.operator.delete_asked[reader] = true;
+        } else if let Ask::DeleteTopic(topic) = call.ask {
+            self.operator.topic_delete_asked[topic] = true;
+        }
+    }
+
+    /// A batch of a shard begins. Under a new epoch no consumer has joined yet.
+    pub(super) fn served_by(&mut self, shard: u32, is_new_epoch: bool) {
+        self.operator.shard = shard;
+        let last_at = self.operator.last_batch_at.insert(shard, self.now);
+        if !is_new_epoch {
+            return;
+        }
+        // While no node serves the shard, no consumer takes part.
+        let last_at = last_at.unwrap_or(self.now);
+        self.operator.epoch_began_at.insert(shard, self.now);
+        let operator = &mut self.operator;
+        operator.consumers.retain(|_, (reader, of)| {
+            if *of == shard {
+                operator.used_at[*reader] = operator.used_at[*reader].max(last_at);
+            }
+            *of != shard
+        });
+    }
+
+    pub(super) fn joined(&mut self, consumer: u64, reader: ReaderId) {
+        self.operator.used_at[reader] = self.now;
+        // Its connection may have ended before the batch was durable.
+        if !self.operator.left.contains(&consumer) {
+            self.operator.consumers.insert(consumer, (reader, self.operator.shard));
+        }
+    }
+
+    pub(super) fn left(&mut self, consumer: u64) {
+        self.operator.left.insert(consumer);
+        if let Some((reader, _)) = self.operator.consumers.remove(&consumer) {
+            self.operator.used_at[reader] = self.now;
+        }
+    }
+
+    pub(super) fn paused(&mut self, reader: ReaderId, until: Option<u64>) {
+        self.operator.paused[reader] = Some(until.unwrap_or(u64::MAX));
+    }
+
+    pub(super) fn resumed(&mut self, reader: ReaderId) {
+        let until = self.operator.paused[reader].take();
+        let used_at = until.map_or(0, |until| until.min(self.now));
+        self.operator.used_at[reader] = self.operator.used_at[reader].max(used_at);
+    }
+
+    /// Until when a group is paused, if it is.
+    pub(super) fn paused_until(&self, reader: ReaderId) -> Option<u64> {
+        self.operator.paused[reader].filter(|until| self.now < *until)
+    }
+
+    /// Whether a group was paused and not resumed. The pause may have ended by itself.
+    pub(super) fn has_pause(&self, reader: ReaderId) -> bool {
+        self.operator.paused[reader].is_some()
+    }
+
+    pub(super) fn not_paused(&mut self, entry: EntryId) {
+        let places = &self.story.places;
+        let reader = places.cursors.key(places.cursor_of(entry)).0;
+        if self.paused_until(reader).is_some() {
+            self.breaks(I59, entry, format_args!("is granted while its group is paused"));
+        }
+    }
+
+    /// A group begins: it counts as used.
+    pub(super) fn group_begins(&mut self, reader: ReaderId) {
+        self.operator.used_at[reader] = self.now;
+    }
+
+    /// A group is deleted because a client asked for it, or because it was unused for long enough.
+    pub(super) fn group_gone(&mut self, reader: ReaderId) {
+        let places = &self.story.places;
+        let (topic, group) = places.readers.key(reader);
+        let (until, used_at) = (self.operator.paused[reader].take(), self.operator.used_at[reader]);
+        let source = places.names.key(topic).strip_prefix("dlq.");
+        let source = source.and_then(|source| places.names.find(source));
+        let is_asked = self.operator.delete_asked[reader]
+            || self.operator.topic_delete_asked[topic]
+            || source.is_some_and(|source| self.operator.topic_delete_asked[source]);
+        // Without settings the harness does not say when groups expire.
+        let Some(settings) = self.operator.settings[topic].filter(|_| !is_asked) else { return };
+        // When it was last used under an earlier epoch is known to the shard from its row alone, which is behind.
+        let began_at = self.operator.epoch_began_at.get(&self.operator.shard);
+        if began_at.is_some_and(|began_at| *began_at >= used_at) {
+            return;
+        }
+        let is_read = self.operator.consumers.values().any(|(of, _)| *of == reader);
+        let used_at = used_at.max(until.map_or(0, |until| until.min(self.now)));
+        let idle_ms = self.now.saturating_sub(used_at);
+        let replaced = self.operator.replaced[topic].filter(|(seq, _)| *seq == self.seq);
+        let replaced = replaced.map(|(_, settings)| settings);
+        let is_idle_by = |settings: &Settings| {
+            settings.group_idle_ms.is_some_and(|ms| idle_ms >= ms - ms / IDLE_SLACK)
+        };
+        let is_idle = is_idle_by(settings) || replaced.is_some_and(is_idle_by);
+        if is_read || !is_idle {
+            let text = places.names.key(group);
+            let says =
+                format_args!("group {text} is deleted after {idle_ms} ms without a consumer");
+            self.findings.add(I1, self.seq, says);
+        }
+    }
+
+    /// A dead letter is deleted because a client asked for it, or because it was kept for long enough.
+    pub(super) fn dropped(&mut self, id: LabelId) {
+        let places = &self.story.places;
+        let name = places.labels.key(id);
+        let letter = self.stored_as(id).filter(|letter| letter.put.stored.dead_letter);
+        let is_again = std::mem::replace(&mut self.operator.dropped[id], true);
+        let Some(letter) = letter.filter(|_| !is_again) else {
+            let says = format_args!("{name} is deleted, and is no dead letter that is kept");
+            self.findings.add(I20, self.seq, says);
+            return;
+        };
+        let source = letter.put.stored.topic.strip_prefix("dlq.");
+        let source = source.and_then(|source| places.names.find(source));
+        let settings = source.and_then(|source| self.operator.settings[source]);
+        let kept_ms = settings.and_then(|settings| settings.dlq_retention_ms);
+        let is_old = kept_ms.is_some_and(|ms| letter.at.saturating_add(ms) <= self.now);
+        if !is_old && !self.operator.purge_asked[id] {
+            let says =
+                format_args!("{name} is deleted, not old enough, and no client asked for it");
+            self.findings.add(I20, self.seq, says);
+        }
+    }
+
+    /// The dead letter at a place was deleted.
+    pub(super) fn is_dropped(&self, cursor: CursorId, offset: u64) -> bool {
+        let places = &self.story.places;
+        let at = places.positions.find(places.cursors.key(cursor).1, offset);
+        let message = at.and_then(|at| self.messages[at]);
+        message.is_some_and(|message| self.operator.dropped[message.put.id])
+    }
+
+    pub(super) fn purged(&mut self, entry: EntryId) {
+        self.operator.purged.push(entry);
+    }
+
+    /// What ended because its dead letter was deleted was deleted in the same batch.
+    pub(super) fn close_purges(&mut self) {
+        for entry in std::mem::take(&mut self.operator.purged) {
+            let places = &self.story.places;
+            if !self.is_dropped(places.cursor_of(entry), places.offset_of(entry)) {
+                self.breaks(I20, entry, format_args!("ends as deleted, and is not deleted"));
+            }
+        }
+    }
+
+    /// The retry policy that is in force for a message now.
+    pub(super) fn retry_of(&self, message: &Message<'a>) -> Retry {
+        let stored = message.put.stored;
+        let topic = self.story.places.names.find(&stored.topic).filter(|_| stored.follows_topic);
+        let settings = topic.and_then(|topic| self.operator.settings[topic]);
+        settings.map_or(stored.retry, |settings| settings.retry)
+    }
+
+    /// So many counted attempts are all that the policy allows. One that was lowered since allows fewer.
+    pub(super) fn is_exhausted(&self, message: &Message<'a>, spent: u32) -> bool {
+        let max = self.retry_of(message).max_attempts;
+        match message.put.stored.follows_topic {
+            true => max.is_some_and(|max| max <= spent) || self.was_exhausted(message, spent),
+            false => max == Some(spent),
+        }
+    }
+
+    /// The same by the settings that a change in this batch has replaced: which of both came first is not recorded.
+    fn was_exhausted(&self, message: &Message<'a>, spent: u32) -> bool {
+        let topic = self.story.places.names.find(&message.put.stored.topic);
+        let replaced = topic.and_then(|topic| self.operator.replaced[topic]);
+        replaced.is_some_and(|(seq, settings)| {
+            seq == self.seq && settings.retry.max_attempts.is_some_and(|max| max <= spent)
+        })
+    }
+
+    /// Settings of a topic are in force from this batch on.
+    pub(super) fn set(&mut self, topic: NameId, settings: &'a Settings) {
+        let before = self.operator.settings[topic].replace(settings);
+        self.operator.replaced[topic] = before.map(|before| (self.seq, before));
+    }
+}

@@ -1,0 +1,138 @@
+//! Progress while faults go on: of I51 that a partition with messages and room is not forgotten while a
+//! consumer of its group waits.
+//!
+//! Judged only where the harness says how many messages may be open.
+
+use crate::ids::{Column, CursorId, FastMap, ReaderId};
+use crate::invariant::Invariant::I51;
+use crate::story::{Batch, Story};
+
+use super::Model;
+
+/// How long a consumer may wait for a message that could be given to it. Longer than a node is stopped, than
+/// the disk is slow, and than a lease lasts.
+const WAIT_MS_MAX: u64 = 30_000;
+/// How often the state is looked at.
+const LOOK_MS: u64 = 500;
+
+pub(super) struct Progress {
+    open_max: Option<u64>,
+    shards: FastMap<u32, Looked>,
+    /// The shard of each group, once a batch has shown it.
+    shard_of: Column<ReaderId, Option<u32>>,
+    cursors_of: Column<ReaderId, Vec<CursorId>>,
+    /// Grants to each group since the last look.
+    grants: Column<ReaderId, u64>,
+    waited: Column<CursorId, u64>,
+}
+
+/// The last look at a shard.
+#[derive(Clone, Copy)]
+struct Looked {
+    at: u64,
+    epoch: u64,
+}
+
+impl Progress {
+    pub(super) fn new(story: &Story<'_>) -> Self {
+        let places = &story.places;
+        let mut cursors_of = places.readers.column(Vec::new());
+        for cursor in places.cursors.ids() {
+            cursors_of[places.cursors.key(cursor).0].push(cursor);
+        }
+        Self {
+            open_max: story.open_max,
+            shards: FastMap::default(),
+            shard_of: places.readers.column(None),
+            cursors_of,
+            grants: places.readers.column(0),
+            waited: places.cursors.column(0),
+        }
+    }
+}
+
+impl Model<'_, '_> {
+    /// A cursor of a group was given something, or put somewhere.
+    pub(super) fn progressed(&mut self, cursor: CursorId) {
+        self.progress.waited[cursor] = 0;
+        self.progress.grants[self.story.places.cursors.key(cursor).0] += 1;
+    }
+
+    pub(super) fn is_of_shard(&mut self, reader: ReaderId, shard: u32) {
+        self.progress.shard_of[reader] = Some(shard);
+    }
+
+    pub(super) fn progress_after(&mut self, batch: &Batch) {
+        let Some(open_max) = self.progress.open_max else { return };
+        let Batch { shard, epoch, at, .. } = *batch;
+        let last = *self.progress.shards.entry(shard).or_insert(Looked { at, epoch });
+        let is_new = last.epoch != epoch;
+        let elapsed_ms = at.saturating_sub(last.at);
+        if elapsed_ms < LOOK_MS && !is_new {
+            return;
+        }
+        self.progress.shards.insert(shard, Looked { at, epoch });
+        let readers: Vec<ReaderId> = self.story.places.readers.ids().collect();
+        let readers = readers.into_iter().filter(|id| self.progress.shard_of[*id] == Some(shard));
+        let readers: Vec<ReaderId> = readers.collect();
+        let open = |model: &Self, reader: ReaderId| -> u64 {
+            let cursors = model.progress.cursors_of[reader].iter();
+            let cursors = cursors.map(|cursor| &model.cursors[*cursor]);
+            cursors.map(|cursor| cursor.leased + cursor.waiting).sum()
+        };
+        let total: u64 = readers.iter().map(|reader| open(self, *reader)).sum();
+        for reader in readers {
+            let of_group = open(self, reader);
+            let has_room = of_group < open_max.saturating_sub(total - of_group) / 2;
+            let was_idle = std::mem::take(&mut self.progress.grants[reader]) == 0;
+            let is_waiting = was_idle && !is_new && self.has_free_consumer(reader);
+            for index in 0..self.progress.cursors_of[reader].len() {
+                let cursor = self.progress.cursors_of[reader][index];
+                if is_new || !has_room || !self.could_give(cursor) {
+                    self.progress.waited[cursor] = 0;
+                } else if is_waiting {
+                    self.waits(batch.seq, cursor, elapsed_ms.min(2 * LOOK_MS));
+                }
+            }
+        }
+    }
+
+    /// A consumer of the group holds nothing.
+    fn has_free_consumer(&self, reader: ReaderId) -> bool {
+        let mut consumers = self.operator.consumers.iter();
+        consumers.any(|(consumer, (of, _))| {
+            *of == reader && self.consumers.get(consumer).copied().unwrap_or(0) == 0
+        })
+    }
+
+    /// A cursor has something fresh to give, and may.
+    fn could_give(&self, cursor: CursorId) -> bool {
+        let places = &self.story.places;
+        let (reader, lane) = places.cursors.key(cursor);
+        let state = &self.cursors[cursor];
+        let settings = self.operator.settings[places.readers.key(reader).0];
+        state.life.is_some()
+            && state.next < self.lanes[lane].high
+            && self.paused_until(reader).is_none()
+            && settings.is_some_and(|settings| {
+                state.leased < u64::from(settings.max_in_flight)
+                    && state.leased + state.waiting < u64::from(settings.max_open)
+            })
+    }
+
+    fn waits(&mut self, seq: u64, cursor: CursorId, elapsed_ms: u64) {
+        let before = self.progress.waited[cursor];
+        let waited = before + elapsed_ms;
+        self.progress.waited[cursor] = waited;
+        if before <= WAIT_MS_MAX && waited > WAIT_MS_MAX {
+            let places = &self.story.places;
+            let text = places.cursor_text(cursor);
+            let state = &self.cursors[cursor];
+            let (next, high) = (state.next, self.lanes[places.cursors.key(cursor).1].high);
+            let says = format_args!(
+                "{text} gives nothing for {waited} ms: {next} comes next of {high}, a consumer waits"
+            );
+            self.findings.add(I51, seq, says);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Pointers that commits set: of I55 that they are set with their commit, and of I58 that a reader is shown
+//! where they lead.
+
+use crate::ids::{CallId, CursorId, EntryId, FastMap, NameId};
+use crate::invariant::Invariant::{I55, I58};
+use crate::report::Findings;
+use crate::story::{Ask, Batch, Outcome, Seen, Step, Story};
+
+/// Judges every pointer, where commits are seen.
+pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+    let mut judge = Judge { story, findings, pointers: FastMap::default() };
+    for moment in &story.moments {
+        if let Seen::Committed(batch) = moment.seen {
+            judge.batch(&story.batches[batch]);
+        }
+    }
+}
+
+/// A pointer: its topic and its name.
+type Place<'a> = (NameId, &'a str);
+
+struct Judge<'s, 'a> {
+    story: &'s Story<'a>,
+    findings: &'s mut Findings,
+    /// Where each pointer leads, and the message that set it so.
+    pointers: FastMap<Place<'a>, (&'a str, Option<Setter>)>,
+}
+
+/// A message of a group, whichever generation of the cursor delivered it.
+type Setter = (CursorId, u64);
+
+impl<'a> Judge<'_, 'a> {
+    fn batch(&mut self, batch: &Batch) {
+        let steps = self.story.steps_of(batch);
+        let mut earlier: FastMap<Place<'a>, Vec<&'a str>> = FastMap::default();
+        let mut set: FastMap<Place<'a>, Vec<&'a str>> = FastMap::default();
+        for step in steps {
+            if let Step::Pointed { topic, name, location } = *step {
+                let place = (topic, name);
+                let before = self.pointers.get(&place).map(|(location, _)| *location);
+                earlier.entry(place).or_default().extend(before);
+                set.entry(place).or_default().push(location);
+            } else if let Step::TopicGone { topic } = *step {
+                self.pointers.retain(|(of, _), _| *of != topic);
+            }
+        }
+        let mut is_claimed = Vec::new();
+        for step in steps {
+            if let Step::Committed { call, .. } = *step {
+                self.committed(batch.seq, call, &set, &mut is_claimed);
+            }
+        }
+        for (place, locations) in &set {
+            for location in locations.iter().filter(|to| !is_claimed.contains(&(*place, **to))) {
+                let says =
+                    format_args!("pointer {} is set to {location} without a commit", place.1);
+                self.findings.add(I55, batch.seq, says);
+            }
+        }
+        for step in steps {
+            if let Step::Decided { call } = *step {
+                self.read(call, &earlier);
+            }
+        }
+    }
+
+    /// The pointers of a commit that is done lead where it says.
+    fn committed(
+        &mut self,
+        seq: u64,
+        call: CallId,
+        set: &FastMap<Place<'a>, Vec<&'a str>>,
+        is_claimed: &mut Vec<(Place<'a>, &'a str)>,
+    ) {
+        let Ask::Commit(commit) = self.story.calls[call].ask else { return };
+        let commit = &self.story.commits[commit];
+        let (topic, setter) = self.place_of(commit.settle.entry);
+        for pointer in &commit.asked.pointers {
+            let (place, location) = ((topic, &*pointer.name), &*pointer.location);
+            let is_set = set.get(&place).is_some_and(|set| set.contains(&location));
+            let before = self.pointers.get(&place).copied();
+            let is_same = before.is_some_and(|(before, _)| before == location);
+            if !is_set && !is_same {
+                let says = format_args!("pointer {} is committed and not set", pointer.name);
+                self.findings.add(I55, seq, says);
+                continue;
+            }
+            let is_other = before.is_some_and(|(_, of)| of.is_some_and(|of| of != setter));
+            // What the same commit or message sets again in one batch is in no order that is known.
+            let is_once = set.get(&place).is_none_or(|set| set.len() == 1);
+            if is_set && !is_same && is_other && is_once && !pointer.replace {
+                let says = format_args!("pointer {} of another message is replaced", pointer.name);
+                self.findings.add(I55, seq, says);
+            }
+            is_claimed.push((place, location));
+            if !is_same {
+                self.pointers.insert(place, (location, Some(setter)));
+            }
+        }
+    }
+
+    fn place_of(&self, entry: EntryId) -> (NameId, Setter) {
+        let places = &self.story.places;
+        let cursor = places.cursor_of(entry);
+        (places.topic_of(cursor), (cursor, places.offset_of(entry)))
+    }
+
+    /// A reader is shown where the pointer leads, or led in the same batch.
+    fn read(&mut self, call: CallId, earlier: &FastMap<Place<'a>, Vec<&'a str>>) {
+        let call = &self.story.calls[call];
+        let (Ask::ReadPointer { topic, name }, Outcome::Pointer(shown)) = (call.ask, call.outcome)
+        else {
+            return;
+        };
+        let place = (topic, name);
+        let now = self.pointers.get(&place).map(|(location, _)| *location);
+        let before = earlier.get(&place).into_iter().flatten().copied();
+        if !now.into_iter().chain(before).any(|location| location == shown) {
+            let says = format_args!("pointer {name} is shown as {shown}, it leads to {now:?}");
+            self.findings.add(I58, call.answered, says);
+        }
+    }
+}

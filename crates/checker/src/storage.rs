@@ -1,0 +1,36 @@
+//! What a harness sees of the storage itself: I56, and of I57 that an outdated lease is rejected.
+
+use crate::history::{Event, What};
+use crate::invariant::Invariant::{I56, I57};
+use crate::report::Findings;
+use crate::story::{Ask, Outcome, Story};
+
+/// Judges rows that are missing, and rows that should be.
+pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
+    for event in events {
+        if let What::Damaged { shard, why } = &event.what {
+            findings.add(I56, event.seq, format_args!("shard {shard} cannot be served: {why}"));
+        } else if let What::Leaked { shard, rows, example } = &event.what {
+            let says =
+                format_args!("shard {shard} keeps {rows} rows of nothing, such as {example}");
+            findings.add(I56, event.seq, says);
+        }
+    }
+}
+
+/// Judges what was issued before a restore.
+pub(crate) fn judge_outdated(story: &Story<'_>, findings: &mut Findings) {
+    for call in story.calls.iter() {
+        let is_outdated = if let Ask::Commit(commit) = call.ask {
+            story.commits[commit].is_outdated
+        } else {
+            matches!(call.ask, Ask::Outdated)
+        };
+        // A commit that is in the backup is answered as it was.
+        let is_repeat = matches!(call.outcome, Outcome::Committed { repeated: true, .. });
+        if is_outdated && call.outcome.is_done() && !is_repeat {
+            let says = format_args!("a lease is accepted that was issued before the restore");
+            findings.add(I57, call.answered, says);
+        }
+    }
+}

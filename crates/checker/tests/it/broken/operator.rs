@@ -1,0 +1,266 @@
+//! Bad histories about what operators do and are shown.
+
+use driftq_checker::history::{
+    Commit, Counters, Fact, How, Op, Pointer, Reply, Retry, Settings, Shown, ShownState, What,
+};
+
+use crate::tale::{BACKOFF_MS, Tale, biller, counters, dead_id, ended, group_made, id, orders};
+use crate::tale_of_commits::{commit, committed};
+
+fn settings() -> Settings {
+    Settings {
+        topic: orders(),
+        retry: Retry { max_attempts: Some(3), backoff_ms: BACKOFF_MS, max_backoff_ms: 8_000 },
+        max_in_flight: 100,
+        max_open: 1_000,
+        dlq_retention_ms: None,
+        group_idle_ms: Some(60_000),
+        text: "as created".into(),
+    }
+}
+
+fn set(settings: Settings) -> Fact {
+    Fact::Set(Box::new(settings))
+}
+
+fn joined() -> Fact {
+    Fact::Joined { consumer: 7, topic: orders(), group: biller() }
+}
+
+fn decided(call: u64) -> Fact {
+    Fact::Decided { calls: vec![call] }
+}
+
+pub(super) fn a_group_is_deleted_before_it_is_idle(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(settings())]);
+    tale.makes_group();
+    tale.commits([joined()]);
+    tale.happens(What::Left { consumer: 7 });
+    tale.passes(if wrong { 30_000 } else { 60_000 });
+    tale.commits([Fact::GroupGone { topic: orders(), group: biller() }]);
+    tale.is_over();
+}
+
+pub(super) fn a_group_is_deleted_while_it_is_read(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(settings())]);
+    tale.makes_group();
+    tale.commits([joined()]);
+    if !wrong {
+        tale.happens(What::Left { consumer: 7 });
+    }
+    tale.passes(90_000);
+    tale.commits([Fact::GroupGone { topic: orders(), group: biller() }]);
+    tale.is_over();
+}
+
+pub(super) fn a_dead_letter_is_deleted_unasked(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    tale.dies(0, 1, 0);
+    let ids = vec![dead_id(0)];
+    let op = Op::Purge { topic: orders(), ids, dry_run: wrong };
+    let call = tale.asks(op);
+    tale.is_lost(call);
+    tale.commits([Fact::Dropped { id: dead_id(0) }]);
+    tale.is_over();
+}
+
+pub(super) fn a_dead_letter_is_deleted_before_its_time(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(Settings { dlq_retention_ms: Some(60_000), ..settings() })]);
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    tale.dies(0, 1, 0);
+    tale.passes(if wrong { 59_999 } else { 60_000 });
+    tale.commits([Fact::Dropped { id: dead_id(0) }]);
+    tale.is_over();
+}
+
+pub(super) fn more_is_said_to_be_deleted_than_was(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    tale.dies(0, 1, 0);
+    let ids = vec![dead_id(0)];
+    let call = tale.asks(Op::Purge { topic: orders(), ids, dry_run: false });
+    tale.commits([Fact::Dropped { id: dead_id(0) }, decided(call)]);
+    tale.is_done(call, Reply::Purged { count: if wrong { 2 } else { 1 } });
+    tale.is_over();
+}
+
+pub(super) fn a_group_begins_before_its_time(tale: &mut Tale, wrong: bool) {
+    tale.produces(1);
+    tale.passes(1_000);
+    let since = tale.now;
+    tale.produces(2);
+    let start = u64::from(!wrong);
+    let call = tale.asks(Op::CreateGroupAt { topic: orders(), group: biller(), since });
+    tale.commits([group_made(1, start), decided(call)]);
+    tale.is_done(call, Reply::Ok);
+    for offset in start..2 {
+        tale.leases(offset, 1);
+        tale.acks(offset, 1);
+    }
+    tale.is_over();
+}
+
+pub(super) fn a_partition_is_forgotten(tale: &mut Tale, wrong: bool) {
+    tale.happens(What::Limits { open_max: 1_000 });
+    tale.commits([set(settings())]);
+    tale.makes_group();
+    tale.commits([joined()]);
+    tale.produces(1);
+    if !wrong {
+        tale.leases(0, 1);
+        tale.acks(0, 1);
+    }
+    // Ten milliseconds each.
+    for _ in 0..3_200 {
+        tale.commits([]);
+    }
+}
+
+pub(super) fn a_group_is_said_to_be_paused(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(settings())]);
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    tale.acks(0, 1);
+    let blocked = Some(if wrong { "paused" } else { "nothing_new" }.into());
+    let counters = Counters { blocked, ..counters(1) };
+    tale.happens(What::Counted { batch: Some(tale.batch), counters });
+    tale.is_over();
+}
+
+fn pointer() -> Pointer {
+    Pointer { name: "sales/v1/day-1".into(), location: "s3://a".into(), replace: false }
+}
+
+fn pointed() -> Fact {
+    Fact::Pointed { topic: orders(), name: "sales/v1/day-1".into(), location: "s3://a".into() }
+}
+
+pub(super) fn a_pointer_is_not_set_with_its_commit(tale: &mut Tale, wrong: bool) {
+    tale.has_something_to_commit();
+    let asked = Commit { pointers: vec![pointer()], ..commit([]) };
+    let call = tale.asks_to_commit(&asked);
+    tale.is_committed(call, &asked, |facts| {
+        if !wrong {
+            facts.push(pointed());
+        }
+    });
+    tale.is_done(call, committed([], false));
+    tale.is_over();
+}
+
+pub(super) fn a_pointer_is_shown_where_it_does_not_lead(tale: &mut Tale, wrong: bool) {
+    tale.has_something_to_commit();
+    let asked = Commit { pointers: vec![pointer()], ..commit([]) };
+    let call = tale.asks_to_commit(&asked);
+    tale.is_committed(call, &asked, |facts| facts.push(pointed()));
+    tale.is_done(call, committed([], false));
+    let call = tale.asks(Op::ReadPointer { topic: orders(), name: "sales/v1/day-1".into() });
+    tale.commits([decided(call)]);
+    let location = if wrong { "s3://b" } else { "s3://a" }.into();
+    tale.is_done(call, Reply::Pointer { location });
+    tale.is_over();
+}
+
+pub(super) fn rows_are_damaged(tale: &mut Tale, wrong: bool) {
+    if wrong {
+        tale.happens(What::Damaged { shard: 0, why: "page 3 is missing".into() });
+    }
+    tale.goes_well();
+}
+
+pub(super) fn rows_are_left_behind(tale: &mut Tale, wrong: bool) {
+    if wrong {
+        tale.happens(What::Leaked { shard: 0, rows: 1, example: "a page".into() });
+    }
+    tale.goes_well();
+}
+
+pub(super) fn an_outdated_lease_is_accepted(tale: &mut Tale, wrong: bool) {
+    tale.commits([]);
+    let call = tale.asks(Op::Outdated);
+    match wrong {
+        true => tale.is_done(call, Reply::Settled),
+        false => tale.is_refused(call, "STALE_LEASE", "generation"),
+    }
+}
+
+/// A dead letter of the time between the backup and the restore is asked for again.
+pub(super) fn an_id_of_before_a_restore_is_accepted(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    let (to, batch) = (tale.events.len() as u64, tale.batch);
+    tale.dies(0, 1, 0);
+    tale.happens(What::Restored { to });
+    tale.batch = batch;
+    tale.epoch += 1;
+    let call = tale.asks(crate::tale::redrive(0));
+    match wrong {
+        true => tale.is_done(call, Reply::Redriven { new: id(9), already: true }),
+        false => tale.is_refused(call, "NOT_FOUND", ""),
+    }
+    tale.expires(0, 1);
+    tale.leases(0, 2);
+    tale.acks(0, 2);
+    tale.is_over();
+}
+
+pub(super) fn a_message_is_shown_where_it_is_not(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    let call = tale.asks(Op::Inspect { topic: orders(), partition: 0 });
+    tale.commits([decided(call)]);
+    let state = if wrong { ShownState::Ready } else { ShownState::Leased };
+    let shown = Shown { id: id(0), offset: 0, group: biller(), state, attempts: 1 };
+    tale.is_done(call, Reply::Inspected(vec![shown]));
+    tale.acks(0, 1);
+    tale.is_over();
+}
+
+/// What is decided in the same batch may come before or after it.
+pub(super) fn a_message_is_shown_where_it_was(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    tale.leases(0, 1);
+    let call = tale.asks(Op::Inspect { topic: orders(), partition: 0 });
+    let ack = tale.asks_to(driftq_checker::history::Verb::Ack, 0, 1);
+    match wrong {
+        true => {
+            tale.commits([ended(0, 1, How::Acked)]);
+            tale.commits([decided(call)]);
+        }
+        false => tale.commits([ended(0, 1, How::Acked), decided(call)]),
+    }
+    let state = ShownState::Leased;
+    let shown = Shown { id: id(0), offset: 0, group: biller(), state, attempts: 1 };
+    tale.is_done(call, Reply::Inspected(vec![shown]));
+    tale.is_done(ack, Reply::Settled);
+    tale.is_over();
+}
+
+pub(super) fn settings_are_shown_that_are_not(tale: &mut Tale, wrong: bool) {
+    tale.commits([set(settings())]);
+    let call = tale.asks(Op::Patch { topic: orders() });
+    let changed = Settings { text: "as changed".into(), ..settings() };
+    tale.commits([set(changed), decided(call)]);
+    let settings = if wrong { "as wished" } else { "as changed" }.into();
+    tale.is_done(call, Reply::Topic { settings });
+}
+
+pub(super) fn granted_while_paused(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    let until = Some(tale.now + 5_000);
+    tale.commits([Fact::Paused { topic: orders(), group: biller(), until }]);
+    tale.passes(if wrong { 4_999 } else { 5_000 });
+    tale.leases(0, 1);
+    tale.acks(0, 1);
+    tale.is_over();
+}

@@ -1,0 +1,31 @@
+//! Reads for dispatch: how much one may bring, and whether a consumer still waits for it.
+
+use crate::change::Want;
+use crate::limits::{ENVELOPE_BYTES_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, READ_AHEAD_STEP_BYTES};
+use crate::shard::Shard;
+
+/// What a message may take in a page beside key and value: its envelope, and what a page says about each message.
+const MESSAGE_BYTES_MAX: u64 = ENVELOPE_BYTES_MAX as u64 + 256;
+
+impl Shard {
+    /// The most bytes that the answer to a read for dispatch has.
+    pub(crate) fn bytes_expected(&self, want: &Want) -> u64 {
+        let message = self.config.value_bytes_max.saturating_add(KEY_BYTES_MAX) as u64;
+        let page = (PAGE_BYTES_MAX as u64).max(message) + MESSAGE_BYTES_MAX;
+        let Want::Ahead { topic, lane, from } = want else { return page };
+        let Some(topic) = self.topics.get(topic) else { return 0 };
+        // The last page of a step may begin right before the step ends.
+        let step = READ_AHEAD_STEP_BYTES as u64 + page;
+        let state = topic.lane(*lane);
+        let left = state.high.saturating_sub(*from).saturating_mul(MESSAGE_BYTES_MAX);
+        step.min(left.saturating_add(state.high_bytes.saturating_sub(state.first_bytes)))
+    }
+
+    /// Whether a consumer may still be given what a read for dispatch brings.
+    pub(crate) fn has_reader(&self, want: &Want) -> bool {
+        let Want::Ahead { topic, .. } = want else { return self.is_waiting(want) };
+        let Some(topic) = self.topics.get(topic) else { return false };
+        let mut groups = topic.groups.values().filter_map(|group| self.groups.get(group));
+        groups.any(|group| !group.consumers.is_empty())
+    }
+}

@@ -1,0 +1,36 @@
+//! Which version of tokens a node mints while releases are mixed.
+
+use driftq_core::ownership::{Event, NODE_LEASE_MS, Ownerships, TOKEN_V2_AFTER_MS};
+use driftq_core::{NodeId, Timestamp, TokenVersion};
+
+use super::script::view;
+
+/// Renews at `at` and is shown `nodes`; what it mints then.
+fn renewed(machine: &mut Ownerships, at: u64, nodes: &str) -> TokenVersion {
+    let now = Timestamp(at);
+    let _renew = machine.on(now, Event::Time);
+    let _claims = machine.on(now, Event::Renewed(view(&format!("{nodes} / 0:1@n1"))));
+    machine.token_version(now)
+}
+
+#[test]
+fn version_2_is_minted_once_every_live_node_has_read_it_for_a_while() {
+    let mut machine = Ownerships::new(NodeId(1), NODE_LEASE_MS);
+    assert_eq!(renewed(&mut machine, 0, "n1 n2~"), TokenVersion::V1);
+    // The last node of an older release is gone.
+    assert_eq!(renewed(&mut machine, 5_000, "n1 n2"), TokenVersion::V1);
+    let from = 5_000 + TOKEN_V2_AFTER_MS;
+    assert_eq!(renewed(&mut machine, from - 1_000, "n1 n2"), TokenVersion::V1);
+    assert_eq!(renewed(&mut machine, from, "n1 n2"), TokenVersion::V2);
+    // A node is rolled back: it rejects version 2 from the moment it serves requests.
+    assert_eq!(renewed(&mut machine, from + 5_000, "n1 n2 n3~"), TokenVersion::V1);
+    assert_eq!(renewed(&mut machine, from + 10_000, "n1 n2"), TokenVersion::V1);
+    let again = from + 10_000 + TOKEN_V2_AFTER_MS;
+    assert_eq!(renewed(&mut machine, again, "n1 n2"), TokenVersion::V2);
+}
+
+#[test]
+fn a_node_that_was_not_shown_the_others_mints_version_1() {
+    let machine = Ownerships::new(NodeId(1), NODE_LEASE_MS);
+    assert_eq!(machine.token_version(Timestamp(TOKEN_V2_AFTER_MS * 2)), TokenVersion::V1);
+}

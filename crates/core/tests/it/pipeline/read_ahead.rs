@@ -1,0 +1,210 @@
+//! Read-ahead is bounded in rows and in bytes under way, and no partition is forgotten because of it.
+
+use driftq_core::limits::{
+    READ_AHEAD_PAGES_MAX, READ_IN_FLIGHT_BYTES_MAX, VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT,
+};
+use driftq_core::row::{Key, Read, Row};
+use driftq_core::{
+    Command, ConsumerId, Envelope, PipelineConfig, SettingsPatch, ShardConfig, Timestamp,
+};
+use driftq_storage::Memory;
+
+use super::ready;
+use crate::held::{Held, ack, join, keyed, poll, produce, produce_with, topic};
+
+const PARTITIONS: u32 = 32;
+const MIB: usize = 1 << 20;
+
+/// Each partition has `each` messages of one mebibyte, and nothing is in memory.
+fn with_large_backlog(each: usize) -> Held {
+    let mut held = Held::new();
+    held.ask(topic(PARTITIONS, SettingsPatch::default())).expect("a topic");
+    held.ask(join(9, "biller", 1, 30_000)).expect("it makes the group");
+    held.ask(Command::Leave(ConsumerId(9))).expect("it leaves");
+    let value = "x".repeat(VALUE_BYTES_DEFAULT - 64);
+    for partition in 0..PARTITIONS {
+        let envelope = Envelope { partition_override: Some(partition), ..Envelope::default() };
+        for _ in 0..each {
+            held.arrive(produce_with(&value, envelope.clone()));
+        }
+        held.settle();
+    }
+    held.crash();
+    held
+}
+
+/// Bytes of the answers to all reads under way.
+fn in_flight(held: &mut Held) -> usize {
+    while held.reads.iter().any(|reading| reading.rows.is_none()) {
+        held.look();
+    }
+    let rows = held.reads.iter().flat_map(|reading| reading.rows.iter().flatten().flatten());
+    rows.map(|row: &Row| row.body.len()).sum()
+}
+
+/// Reads of pages under way, with the most rows that each may answer.
+fn page_reads(held: &Held) -> Vec<usize> {
+    let reads = held.reads.iter().flat_map(|reading| &reading.reads);
+    let rows = |read: &Read| match read {
+        Read::Range { from: Key::Page { .. }, rows, .. } => Some(*rows),
+        Read::Range { .. } | Read::Key(_) | Read::Unending { .. } | Read::Ending { .. } => None,
+    };
+    reads.filter_map(rows).collect()
+}
+
+#[test]
+fn read_ahead_of_many_partitions_stays_within_its_budget_and_reads_all_of_them() {
+    let mut held = with_large_backlog(2);
+    held.arrive(join(1, "biller", 1_000, 30_000));
+    let mut most = 0;
+    for _ in 0..1_000 {
+        held.turn();
+        let bytes = in_flight(&mut held);
+        assert!(bytes <= READ_IN_FLIGHT_BYTES_MAX, "{bytes} bytes are under way");
+        most = most.max(bytes);
+        match held.reads.is_empty() {
+            true if held.commits.is_empty() => break,
+            true => held.finish_commit(),
+            false => held.finish_read(),
+        }
+    }
+    assert_eq!(held.deliveries.len(), 2 * PARTITIONS as usize, "no partition is forgotten");
+    assert!(most > READ_IN_FLIGHT_BYTES_MAX / 2, "{most}: the budget is used");
+}
+
+#[test]
+fn reads_that_no_consumer_waits_for_are_not_started() {
+    let mut held = with_large_backlog(2);
+    held.arrive(poll(1, "biller", 30_000));
+    held.turn();
+    held.finish_commit();
+    held.turn();
+    let started = page_reads(&held).len();
+    assert!((1..PARTITIONS as usize / 2).contains(&started), "{started} partitions are read");
+    held.arrive(Command::Leave(ConsumerId(1)));
+    held.turn();
+    while !held.commits.is_empty() {
+        held.finish_commit();
+    }
+    while !held.reads.is_empty() {
+        held.finish_read();
+        held.turn();
+        assert!(page_reads(&held).len() <= started, "no more than before");
+    }
+    let read_again = (0..10).any(|_| {
+        held.turn();
+        !held.reads.is_empty()
+    });
+    assert!(!read_again, "the consumer has left");
+    held.arrive(join(2, "biller", 1_000, 30_000));
+    held.settle();
+    assert_eq!(held.deliveries.len(), 2 * PARTITIONS as usize, "the next one gets everything");
+}
+
+#[test]
+fn a_read_larger_than_the_budget_is_made_alone() {
+    let config = ShardConfig { value_bytes_max: VALUE_BYTES_CAP, ..ShardConfig::default() };
+    let engine = Memory::new(|| Timestamp(0));
+    let open = |engine: &Memory| {
+        Held::of(config.clone(), engine.clone(), Timestamp(0), PipelineConfig::default())
+    };
+    let mut held = open(&engine);
+    held.ask(topic(2, SettingsPatch::default())).expect("a topic");
+    let value = "x".repeat(VALUE_BYTES_CAP);
+    for partition in [0, 1] {
+        let envelope = Envelope { partition_override: Some(partition), ..Envelope::default() };
+        held.ask(produce_with(&value, envelope)).expect("stored");
+    }
+    let mut held = open(&engine);
+    held.arrive(join(1, "biller", 9, 30_000));
+    for expected in [0, 1] {
+        held.turn();
+        assert_eq!(page_reads(&held).len(), 1, "one at a time");
+        held.finish_read();
+        assert_eq!(held.deliveries.len(), expected);
+        held.turn();
+        while !held.commits.is_empty() {
+            held.finish_commit();
+        }
+    }
+    assert_eq!(held.deliveries.len(), 2);
+}
+
+#[test]
+fn a_command_does_not_wait_for_read_ahead() {
+    let mut held = with_large_backlog(2);
+    held.arrive(join(1, "biller", 1_000, 30_000));
+    held.turn();
+    let started = page_reads(&held).len();
+    assert!(started < PARTITIONS as usize, "others wait");
+    let ticket = held.arrive(keyed("pay", "k"));
+    held.turn();
+    let lookups = held.reads.back().expect("it is looked up at once").reads.clone();
+    assert!(matches!(*lookups, [Read::Key(Key::Record { .. })]), "{lookups:?}");
+    assert_eq!(page_reads(&held).len(), started);
+    held.settle();
+    assert!(held.answer(ticket).is_some());
+}
+
+#[test]
+fn single_messages_are_read_in_steps_of_a_bounded_number_of_pages() {
+    let count = 2 * READ_AHEAD_PAGES_MAX + 100;
+    let patch = SettingsPatch {
+        max_in_flight: Some(10_000),
+        max_open: Some(10_000),
+        ..SettingsPatch::default()
+    };
+    let mut held = Held::new();
+    held.ask(topic(1, patch)).expect("a topic");
+    for at in 0..count {
+        held.ask(produce(&at.to_string())).expect("stored");
+    }
+    held.crash();
+    held.arrive(join(1, "biller", 10_000, 30_000));
+    let mut steps = Vec::new();
+    for _ in 0..1_000 {
+        held.turn();
+        in_flight(&mut held);
+        for reading in &held.reads {
+            steps.extend(reading.rows.iter().flatten().map(Vec::len));
+        }
+        while !held.reads.is_empty() {
+            held.finish_read();
+        }
+        while !held.commits.is_empty() {
+            held.finish_commit();
+        }
+    }
+    assert_eq!(steps, [READ_AHEAD_PAGES_MAX, READ_AHEAD_PAGES_MAX, 100]);
+    let values: Vec<_> = held.deliveries.iter().map(|(_, of)| of.message.value.clone()).collect();
+    let expected: Vec<_> = (0..count).map(|at| at.to_string()).collect();
+    assert_eq!(values, expected, "each once, in order");
+}
+
+#[test]
+fn large_envelopes_count_in_pages_and_in_what_is_kept() {
+    let mut held = ready();
+    let text = "t".repeat(1_024);
+    let envelope = Envelope {
+        run_id: Some((&*text).into()),
+        step_id: Some((&*text).into()),
+        parent_step_id: Some((&*text).into()),
+        ..Envelope::default()
+    };
+    for _ in 0..1_000 {
+        held.arrive(produce_with("v", envelope.clone()));
+    }
+    held.turn();
+    let commit = held.commits.front().expect("they are stored");
+    for write in &commit.writes {
+        if let driftq_core::row::Write::Put(Row { key: Key::Page { .. }, body, .. }) = write {
+            assert!(body.len() <= MIB + MIB / 16, "a page of {} bytes", body.len());
+        }
+    }
+    held.settle();
+    held.ask(join(1, "biller", 1, 30_000)).expect("joined");
+    let (_, delivery) = held.deliveries.remove(0);
+    held.ask(ack(&delivery.token)).expect("acked");
+    let kept = held.pipeline.shard().cached_bytes();
+    assert!(kept >= 3 * MIB, "{kept} bytes");
+}

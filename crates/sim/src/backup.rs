@@ -1,0 +1,81 @@
+//! A backup of the storage in some runs of one node, and a restore from it: nothing of what was committed in
+//! between is left, and clients come back with what they were given in between.
+
+use driftq_checker::history::What;
+use driftq_core::ShardId;
+use driftq_storage::Memory;
+
+use crate::facts::Facts;
+use crate::network::Heard;
+use crate::world::{Happening, World};
+
+/// The storage at some point, and what was committed until then.
+pub(crate) struct Backup {
+    engine: Memory,
+    facts: Facts,
+    /// The last event before it.
+    seq: u64,
+}
+
+impl World {
+    /// Some runs are restored once.
+    pub(crate) fn plan_restore(&mut self) {
+        if self.hosts.are_many() || self.rng.u32(0..4) != 0 {
+            return;
+        }
+        let backup_at = self.rng.u64(60_000..300_000);
+        let restore_at = backup_at + self.rng.u64(10_000..120_000);
+        self.later(backup_at, Happening::BackUp);
+        self.later(restore_at, Happening::Restore);
+    }
+
+    pub(crate) fn back_up(&mut self) {
+        let seq = self.history.len() as u64 - 1;
+        let (engine, facts) = (self.engine.snapshot(), self.facts.clone());
+        self.backup = Some(Box::new(Backup { engine, facts, seq }));
+    }
+
+    /// Everything stops, the backup is put in place, and everything starts again.
+    pub(crate) fn restore_backup(&mut self) {
+        let Some(backup) = self.backup.take() else { return };
+        let lives: Vec<u64> = self.nodes.iter().flatten().map(|node| node.life).collect();
+        for life in lives {
+            self.drop_life(life);
+        }
+        self.forget_messages();
+        self.stats.saw("storage restored");
+        self.engine.restore(&backup.engine);
+        self.facts.restore(backup.facts);
+        self.restore += 1;
+        self.record(0, What::Restored { to: backup.seq });
+        for shard in 0..self.nodes.len() as u32 {
+            self.start_node(ShardId(shard));
+        }
+    }
+
+    /// With the process go its connections, and what was on its way over them.
+    fn forget_messages(&mut self) {
+        self.change_queue(|happening| {
+            if let Happening::Line { .. } | Happening::Carried { .. } | Happening::Told { .. } =
+                happening
+            {
+                return None;
+            }
+            if let Happening::Answer { ticket, .. } = happening {
+                return Some(Happening::Answer { ticket, heard: Heard::Nothing });
+            }
+            Some(happening)
+        });
+    }
+}
+
+impl Facts {
+    /// What committed batches said until the backup. What clients know is not forgotten.
+    fn restore(&mut self, backup: Facts) {
+        let now = std::mem::replace(self, backup);
+        self.requested = now.requested;
+        self.asked_delays = now.asked_delays;
+        self.credits = now.credits;
+        self.dead = now.dead;
+    }
+}

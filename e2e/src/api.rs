@@ -1,0 +1,101 @@
+//! A client of the HTTP API that returns every answer, rejections included.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use reqwest::Method;
+use serde_json::Value;
+
+/// Longer than the longest wait that a request can ask for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(70);
+
+/// A server, as its clients reach it.
+#[derive(Clone)]
+pub struct Api {
+    http: reqwest::Client,
+    base: String,
+}
+
+/// Status and body. An empty body is `null`.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// The HTTP status.
+    pub status: u16,
+    /// The body, which is JSON.
+    pub body: Value,
+}
+
+impl Reply {
+    /// The body, if the status is a success.
+    pub fn ok(self) -> anyhow::Result<Value> {
+        anyhow::ensure!((200..300).contains(&self.status), "rejected: {self}");
+        Ok(self.body)
+    }
+}
+
+impl std::fmt::Display for Reply {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.status, self.body)
+    }
+}
+
+impl Api {
+    /// A client of the server at this address.
+    pub fn new(address: SocketAddr) -> anyhow::Result<Api> {
+        let http = reqwest::Client::builder().timeout(ANSWER_WITHIN).no_proxy().build()?;
+        Ok(Api { http, base: format!("http://{address}/v1") })
+    }
+
+    /// Where the API is.
+    pub fn url(&self) -> &str {
+        &self.base
+    }
+
+    /// Sends a request and reads its answer.
+    pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
+        let what = format!("{method} {path}");
+        let mut request = self.http.request(method, format!("{}/{path}", self.base));
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let response = request.send().await.with_context(|| what.clone())?;
+        let status = response.status().as_u16();
+        let bytes = response.bytes().await.with_context(|| what.clone())?;
+        let body = match bytes.is_empty() {
+            true => Value::Null,
+            false => serde_json::from_slice(&bytes).with_context(|| what)?,
+        };
+        Ok(Reply { status, body })
+    }
+
+    /// GET.
+    pub async fn get(&self, path: &str) -> anyhow::Result<Reply> {
+        self.send(Method::GET, path, None).await
+    }
+
+    /// POST with a body.
+    pub async fn post(&self, path: &str, body: &Value) -> anyhow::Result<Reply> {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    /// PUT with a body.
+    pub async fn put(&self, path: &str, body: &Value) -> anyhow::Result<Reply> {
+        self.send(Method::PUT, path, Some(body)).await
+    }
+
+    /// PATCH with a body.
+    pub async fn patch(&self, path: &str, body: &Value) -> anyhow::Result<Reply> {
+        self.send(Method::PATCH, path, Some(body)).await
+    }
+
+    /// DELETE.
+    pub async fn delete(&self, path: &str) -> anyhow::Result<Reply> {
+        self.send(Method::DELETE, path, None).await
+    }
+}

@@ -1,0 +1,69 @@
+//! What is read is what was read: settings, groups, effects, dead letters, pointers, histories.
+
+use driftq_e2e::api::Api;
+use serde_json::{Value, json};
+
+use super::Checks;
+use crate::answers::{Answers, Group, Topic};
+use crate::requests::look;
+
+pub(super) async fn run(api: &Api, answers: &Answers, checks: &mut Checks) -> anyhow::Result<()> {
+    for topic in &answers.topics {
+        settings(api, topic, checks).await?;
+    }
+    for group in &answers.groups {
+        groups(api, group, checks).await?;
+    }
+    for effect in &answers.effects {
+        let found = look(api, &effect.scope, &effect.key).await?;
+        let what = format!("effect {} {}", effect.scope, effect.key);
+        checks.answered(&what, &found, 200, &json!(effect.view));
+    }
+    for dead in &answers.dead_letters {
+        let list = api.get(&format!("dlq/{}?state=all", dead.topic)).await?.ok()?;
+        let id = dead.view.get("id");
+        let found = list["dead_letters"].as_array().into_iter().flatten();
+        let found = found.into_iter().find(|one| one.get("id") == id);
+        checks.reads("dead letter", found.unwrap_or(&Value::Null), &json!(dead.view));
+    }
+    for pointer in &answers.pointers {
+        let of = |name: &str| pointer[name].as_str().unwrap_or_default();
+        let (dataset, version, piece) = (of("dataset"), of("version"), of("partition_key"));
+        let topic = of("topic");
+        let query = format!(
+            "pointers?topic={topic}&dataset={dataset}&version={version}&partition_key={piece}"
+        );
+        checks.answered("pointer", &api.get(&query).await?, 200, pointer);
+    }
+    for history in &answers.histories {
+        let (topic, partition, offset) = (&history.topic, history.partition, history.offset);
+        let query = format!("explain?topic={topic}&partition={partition}&offset={offset}");
+        let wanted = json!({ "history": history.events });
+        checks.answered("history", &api.get(&query).await?, 200, &wanted);
+    }
+    Ok(())
+}
+
+/// One check for each setting.
+async fn settings(api: &Api, topic: &Topic, checks: &mut Checks) -> anyhow::Result<()> {
+    let name = &topic.name;
+    let found = api.get(&format!("topics/{name}")).await?;
+    let wanted = json!({ "name": name, "partitions": topic.partitions,
+        "created_at": topic.created_at, "changed_settings": topic.changed_settings });
+    checks.answered(&format!("topic {name}"), &found, 200, &wanted);
+    for (setting, wanted) in &topic.settings {
+        let what = format!("{setting} of {name}");
+        checks.reads(&what, &found.body["settings"][setting], wanted);
+    }
+    Ok(())
+}
+
+async fn groups(api: &Api, group: &Group, checks: &mut Checks) -> anyhow::Result<()> {
+    let Group { topic, group: name, created_at, paused, generations } = group;
+    let found = api.get(&format!("topics/{topic}/groups/{name}")).await?;
+    let partitions: Vec<_> =
+        generations.iter().map(|generation| json!({ "generation": generation })).collect();
+    let wanted = json!({ "created_at": created_at, "paused": paused, "partitions": partitions });
+    checks.answered(&format!("group {name} of {topic}"), &found, 200, &wanted);
+    Ok(())
+}

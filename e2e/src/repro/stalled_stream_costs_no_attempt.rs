@@ -1,0 +1,41 @@
+//! A message that no consumer was shown counts no attempt, although an HTTP/2 stream that is not read asked for it.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::http2::Stalled;
+use crate::scene::{Scene, Seen};
+
+const MESSAGES: usize = 20;
+/// Many leases, and all attempts of a message.
+const STALLED_FOR: Duration = Duration::from_secs(6);
+
+pub(crate) async fn run(driftq: &str) -> anyhow::Result<Seen> {
+    let scene = Scene::start(driftq).await?;
+    let policy = json!({ "max_attempts": 3, "backoff_ms": 10, "max_backoff_ms": 20 });
+    scene.topic("t", 1, json!({ "lease_ms": 500, "retry_policy": policy })).await?;
+    let path = "/v1/consume?topic=t&group=g&owner=stuck&credit=100";
+    let stalled = Stalled::get(scene.server.address, path).await?;
+    for number in 0..MESSAGES {
+        scene.produce("t", &format!("m{number}")).await?;
+    }
+    tokio::time::sleep(STALLED_FOR).await;
+    let dead = scene.api.get("topics/t").await?.ok()?["dead_letters"].clone();
+    let shown = stalled.body_bytes();
+    anyhow::ensure!(shown == 0, "the stream sent {shown} bytes without a window");
+    drop(stalled);
+    if dead != 0 {
+        return Ok(Seen::Broken(format!("{dead} of {MESSAGES} dead, and 0 bytes sent")));
+    }
+    let mut delivered: Vec<Value> = Vec::new();
+    while delivered.len() < MESSAGES {
+        let more = scene.receive("t", MESSAGES, 5_000).await?;
+        if more.is_empty() {
+            return Ok(Seen::Broken(format!("{} of {MESSAGES} delivered", delivered.len())));
+        }
+        delivered.extend(more);
+    }
+    let counted = delivered.iter().filter(|delivery| delivery["attempts"] != 1).count();
+    Ok(Seen::kept_if(counted == 0, || format!("{counted} counted attempts that nobody was shown")))
+}
