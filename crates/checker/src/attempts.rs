@@ -1,8 +1,8 @@
 //! Attempts that counted: I60. A message does not die because of attempts that no consumer was shown.
 //!
 //! An attempt is shown when its delivery was written to a connection, read or not: what happens to it then is
-//! not the server's doing. A server that lost the shard in between cannot know. Judged only where the harness
-//! records what was written.
+//! not the server's doing. A server that lost the shard in between cannot know, and one whose clock jumped over most
+//! of the lease had no time to take the message back. Judged only where the harness records what was written.
 
 use crate::history::How;
 use crate::ids::{Column, EntryId, FastMap};
@@ -45,6 +45,9 @@ struct Entry {
     /// The last attempt that was granted, and under which epoch.
     attempt: u32,
     epoch: u64,
+    /// When, by the harness's clock.
+    granted_at: u64,
+    lease_ms: u64,
     is_shown: bool,
     /// The first attempt that counted and that no consumer was shown.
     unshown: Option<u32>,
@@ -63,9 +66,11 @@ impl Judge<'_, '_> {
             if let Step::Granted { entry, granted } = *step {
                 let known = &mut self.entries[entry];
                 (known.attempt, known.epoch) = (granted.lease.attempt, epoch);
+                known.granted_at = batch.at;
+                known.lease_ms = granted.until.saturating_sub(batch.now);
                 known.is_shown = false;
             } else if let Step::Ended { entry, how, .. } = *step {
-                self.ended(entry, epoch, how);
+                self.ended(entry, batch, how);
             } else if let Step::Died { entry, reason: "exhausted", .. } = *step
                 && let Some(attempt) = self.entries[entry].unshown
             {
@@ -76,7 +81,7 @@ impl Judge<'_, '_> {
         }
     }
 
-    fn ended(&mut self, entry: EntryId, epoch: u64, how: How) {
+    fn ended(&mut self, entry: EntryId, batch: &Batch, how: How) {
         let is_counted = match how {
             How::Expired { .. } | How::Dead { asked: false } => true,
             // A worker that says something was shown it; what is given back does not count.
@@ -87,7 +92,8 @@ impl Judge<'_, '_> {
             | How::Purged => false,
         };
         let known = &mut self.entries[entry];
-        if is_counted && !known.is_shown && known.epoch == epoch {
+        let had_time = (batch.at - known.granted_at) * 2 >= known.lease_ms;
+        if is_counted && !known.is_shown && known.epoch == batch.epoch && had_time {
             known.unshown.get_or_insert(known.attempt);
         }
     }

@@ -57,6 +57,11 @@ struct Numbers {
 }
 
 impl Numbers {
+    /// How long the records of a topic are kept.
+    fn dedupe_ttl_ms(&self, topic: TopicId) -> u64 {
+        self.topics.get(&topic).map_or(0, |topic| topic.settings.dedupe_ttl_ms)
+    }
+
     fn topic_name(&self, topic: TopicId) -> Name {
         self.topics.get(&topic).map_or_else(|| "gone".into(), |topic| topic.name.clone())
     }
@@ -136,8 +141,21 @@ impl Facts {
     ) -> What {
         self.turn_to(ownership.shard);
         let now = batch.now.0;
+        let commits: Vec<(Ticket, TopicId, u64)> = (batch.replies.iter())
+            .filter_map(|(ticket, answered)| match (answered, asked.get(ticket)) {
+                (Ok(Reply::Committed { repeated: false, .. }), Some(Asked::Commit(topic))) => {
+                    Some((*ticket, *topic, self.here.dedupe_ttl_ms(*topic)))
+                }
+                _ => None,
+            })
+            .collect();
         for change in &batch.changes {
             self.change(change, now, stats);
+        }
+        for (ticket, topic, ttl_ms) in commits {
+            // The batch may also patch the topic, before the commit or after it.
+            let until = now + ttl_ms.min(self.here.dedupe_ttl_ms(topic));
+            self.open.push(Fact::Committed { call: ticket.0, until });
         }
         let mut decided = Vec::new();
         for (ticket, answered) in &batch.replies {
@@ -149,13 +167,6 @@ impl Facts {
                 (answered, asked.get(ticket))
             {
                 self.open.push(joined.clone());
-            }
-            if let (Ok(Reply::Committed { repeated: false, .. }), Some(Asked::Commit(topic))) =
-                (answered, asked.get(ticket))
-            {
-                let ttl_ms = self.here.topics.get(topic).map(|topic| topic.settings.dedupe_ttl_ms);
-                let until = now + ttl_ms.unwrap_or(0);
-                self.open.push(Fact::Committed { call: ticket.0, until });
             }
             let Some(Asked::Keyed { topic, tenant, idem, body }) = asked.get(ticket).cloned()
             else {

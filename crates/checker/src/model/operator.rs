@@ -10,9 +10,9 @@ use crate::story::{Ask, Story};
 
 use super::{Message, Model};
 
-/// Of the time after which an unused group is deleted, this part is allowed for what the node writes late: two of the
+/// Of the time after which an unused group is deleted, this part is allowed for what the node writes late: one of the
 /// eight steps in which it writes when a consumer was last there.
-const IDLE_SLACK: u64 = 4;
+const IDLE_SLACK: u64 = 8;
 
 /// What operators have done so far.
 pub(super) struct Operator<'a> {
@@ -109,8 +109,10 @@ impl<'a> Model<'_, 'a> {
 
     pub(super) fn left(&mut self, consumer: u64) {
         self.operator.left.insert(consumer);
-        if let Some((reader, _)) = self.operator.consumers.remove(&consumer) {
-            self.operator.used_at[reader] = self.now;
+        if let Some((reader, shard)) = self.operator.consumers.remove(&consumer) {
+            // By the clock of its own shard: those of two nodes may be far apart.
+            let now = self.operator.last_batch_at.get(&shard).copied().unwrap_or(0);
+            self.operator.used_at[reader] = now;
         }
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Tale {
     has_commits: bool,
     n_calls: u64,
     seq: u64,
+    /// What has passed, beside the little that every event takes.
+    passed_ms: u64,
 }
 
 impl Tale {
@@ -54,6 +56,7 @@ impl Tale {
             has_commits: true,
             n_calls: 0,
             seq: 0,
+            passed_ms: 0,
         }
     }
 
@@ -65,11 +68,12 @@ impl Tale {
     pub(crate) fn happens(&mut self, what: What) {
         self.seq += 1;
         let (seq, process) = (self.seq, self.process);
-        self.events.push(Event { seq, at: seq * 10, process, what });
+        self.events.push(Event { seq, at: self.passed_ms + seq * 10, process, what });
     }
 
     pub(crate) fn passes(&mut self, ms: u64) {
         self.now += ms;
+        self.passed_ms += ms;
     }
 
     // Calls.

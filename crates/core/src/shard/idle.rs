@@ -1,8 +1,8 @@
 //! Groups that nobody reads any more go, where their topic says so.
 //!
 //! When a consumer was last there is part of the group's row, so that a restart does not begin to count
-//! anew. It is written at most eight times in the time after which the group goes, and may be up to two
-//! of these steps behind. After a recovery the group is given one step longer, so it may go one step early. A paused group is waited for as if somebody were there.
+//! anew. It is written at most eight times in the time after which the group goes, and is at most one of these steps
+//! behind; after a recovery that step is added. A paused group is waited for as if somebody were there.
 
 use crate::change::{Change, Chore, GroupRow, Note};
 use crate::id::GroupId;
@@ -27,11 +27,12 @@ impl Shard {
         if goes_at <= now {
             return (self.discarded(topic, group), again(None));
         }
-        let changes = match seen.since(group.row.seen) >= step_ms {
-            true => vec![Change::Group(Box::new(GroupRow { seen, ..group.row.clone() }))],
-            false => Vec::new(),
+        let (changes, written) = match seen.since(group.row.seen) >= step_ms {
+            true => (vec![Change::Group(Box::new(GroupRow { seen, ..group.row.clone() }))], seen),
+            false => (Vec::new(), group.row.seen),
         };
-        (changes, again(Some(if is_read { now.after(step_ms) } else { goes_at })))
+        // A step after the row, not after now: a reader may have come in the middle of a step.
+        (changes, again(Some(if is_read { written.after(step_ms) } else { goes_at })))
     }
 
     /// Somebody may have been there after the row was written.

@@ -116,6 +116,29 @@ fn a_restart_does_not_begin_to_count_anew_and_gives_consumers_time_to_come_back(
 }
 
 #[test]
+fn a_consumer_that_comes_in_the_middle_of_a_step_is_written_at_its_end() {
+    check(expect![[r#"
+        100s topic orders 1 idle=80s
+            created
+        100s join a orders/biller
+            joined
+        101s leave a
+            ok
+        109s join b orders/biller
+            joined
+        118s leave b
+            ok
+        118s crash
+        197s groups orders
+            biller backlog 0, oldest open none
+        198s groups orders
+            sweep blocks 3 0:0..0
+            sweep cursor 3 0
+            none
+    "#]]);
+}
+
+#[test]
 fn a_paused_group_is_waited_for() {
     check(expect![[r#"
         100s topic orders 1 idle=80s
