@@ -94,7 +94,8 @@ impl World {
                 Stale::Settled => "settle refused: settled",
                 Stale::Waiting => "settle refused: waiting",
                 Stale::Dead => "settle refused: dead",
-                Stale::Gone => "settle refused: gone",
+                // Tombstones are kept for a day, longer than a run: only a restore loses one.
+                Stale::Gone => return,
             }
         } else if let Rejection::CommitConflict = rejection {
             "commit refused: other content"
