@@ -18,6 +18,7 @@ pub mod limits;
 pub mod message;
 pub mod peek;
 pub mod pointer;
+pub mod repair;
 pub mod schema;
 pub mod settings;
 pub mod settle;

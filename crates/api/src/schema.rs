@@ -129,6 +129,8 @@ schemas! {
     ProducedStatus = words(&["produced"]);
     /// The cursor moved.
     MovedStatus = words(&["moved"]);
+    /// A dry run is `checked`.
+    RepairedStatus = words(&["repaired", "checked"]);
     /// What was done to a delivery.
     SettledStatus = words(&["acked", "nacked", "extended"]);
     /// What was done to a dead letter.
@@ -137,7 +139,7 @@ schemas! {
     HealthStatus = words(&["ok", "ready", "not_ready"]);
     /// Why no fresh message goes out of a partition.
     Blocked = words(&[
-        "paused", "no_consumers", "no_credit", "in_flight_limit", "max_open", "nothing_new", "open_limit", "loading",
+        "paused", "no_consumers", "no_credit", "in_flight_limit", "max_open", "nothing_new", "open_limit", "loading", "quarantined",
     ]);
     /// Why a message died.
     DeathReason = words(&["exhausted", "final", "deadline", "undeliverable"]);

@@ -65,8 +65,10 @@ pub enum What {
     Stopped { node: u64, until: u64 },
     /// A node decided a batch, whatever became of it.
     Decided { node: u64, shard: u32, epoch: u64, batch: u64 },
-    /// A node found rows missing, or other than they were written, and cannot serve the shard.
+    /// A node found rows missing, or other than they were written.
     Damaged { shard: u32, why: Name },
+    /// The harness damaged the stored messages of a partition from `from` up to `to`. A repair may lose these.
+    Corrupted { shard: u32, topic: Name, partition: u32, from: u64, to: u64 },
     /// How many messages of a shard may be leased or waiting at a time. No group takes more than half of what
     /// the others leave.
     Limits { open_max: u64 },
@@ -295,6 +297,8 @@ pub enum Fact {
     Joined { consumer: u64, topic: Name, group: Name },
     /// A dead letter was deleted.
     Dropped { id: Name },
+    /// A message is lost: a repair found it damaged.
+    Lost { topic: Name, partition: u32, offset: u64 },
     /// A pointer of a topic was set.
     Pointed { topic: Name, name: Name, location: Name },
     /// A group is gone.

@@ -36,6 +36,7 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
             | What::Delivered(_)
             | What::Counted { .. }
             | What::Damaged { .. }
+            | What::Corrupted { .. }
             | What::Leaked { .. }
             | What::Limits { .. }
             | What::Written { .. }

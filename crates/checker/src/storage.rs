@@ -1,5 +1,7 @@
 //! What a harness sees of the storage itself: I56, and of I57 that an outdated lease is rejected.
 
+use std::collections::BTreeSet;
+
 use crate::history::{Event, What};
 use crate::invariant::Invariant::{I56, I57};
 use crate::report::Findings;
@@ -7,9 +9,14 @@ use crate::story::{Ask, Outcome, Story};
 
 /// Judges rows that are missing, and rows that should be.
 pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
+    let mut corrupted: BTreeSet<u32> = BTreeSet::new();
     for event in events {
-        if let What::Damaged { shard, why } = &event.what {
-            findings.add(I56, event.seq, format_args!("shard {shard} cannot be served: {why}"));
+        if let What::Corrupted { shard, .. } = &event.what {
+            corrupted.insert(*shard);
+        } else if let What::Damaged { shard, why } = &event.what
+            && !corrupted.contains(shard)
+        {
+            findings.add(I56, event.seq, format_args!("shard {shard} has damage: {why}"));
         } else if let What::Leaked { shard, rows, example } = &event.what {
             let says =
                 format_args!("shard {shard} keeps {rows} rows of nothing, such as {example}");

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use driftq_server::offline::{self, Inspected, ShardId};
 use serde_json::{Value, json};
 
-use crate::client::Remote;
+use crate::client::{Remote, segment};
 use crate::escape::escaped;
 use crate::node;
 use crate::output::{self, Format};
@@ -55,6 +55,18 @@ Examples:
         /// Only this shard
         #[arg(long)]
         shard: Option<u32>,
+    },
+    /// Repair the partitions of a topic whose stored rows are damaged; without --yes, report what would be lost
+    #[command(after_help = "\
+Examples:
+  driftq shard repair orders                     report, change nothing
+  driftq shard repair orders --yes")]
+    Repair {
+        /// The topic
+        topic: String,
+        /// Give up what cannot be read, and deliver again what may be unsettled
+        #[arg(long)]
+        yes: bool,
     },
     /// Print rows as they are stored; a server may run meanwhile
     #[command(after_help = "\
@@ -108,12 +120,44 @@ impl Shard {
                 output::one(format, &answer, COLUMNS);
                 Ok(())
             }
+            Verb::Repair { topic, yes } => repair(remote, &topic, yes).await,
             Verb::Check { database_url, shard } => check(format, &database_url, shard).await,
             Verb::Dump { data, table, limit, shard } => {
                 dump(format, &data, table.as_deref(), limit, ShardId(shard))
             }
         }
     }
+}
+
+async fn repair(remote: &Remote, topic: &str, yes: bool) -> anyhow::Result<()> {
+    let path = format!("topics/{}/repair", segment(topic));
+    let answer = remote.client()?.post(&path, json!({ "dry_run": !yes })).await?;
+    let (lost, again) = (&answer["messages_lost"], &answer["messages_redelivered"]);
+    let is_clean = lost == 0 && again == 0;
+    let summary = match yes {
+        true => format!("repaired {topic}: {lost} messages lost, {again} delivered again"),
+        false if is_clean => format!("{topic} has no damage"),
+        false => format!(
+            "a repair of {topic} would lose {lost} messages and deliver up to {again} again; repeat with --yes"
+        ),
+    };
+    if remote.output == Format::Table {
+        for range in answer["lost"].as_array().into_iter().flatten() {
+            output::line(format_args!("lost: {}", offsets(range)));
+        }
+        for range in answer["redelivered"].as_array().into_iter().flatten() {
+            let group = escaped(range["group"].as_str().unwrap_or_default());
+            output::line(format_args!("delivered again: group {group}, {}", offsets(range)));
+        }
+    }
+    output::said(remote.output, &answer, &summary);
+    Ok(())
+}
+
+/// `partition 0, offsets 12 to 20`, both included.
+fn offsets(range: &Value) -> String {
+    let last = range["to"].as_u64().unwrap_or_default().saturating_sub(1);
+    format!("partition {}, offsets {} to {last}", range["partition"], range["from"])
 }
 
 async fn check(format: Format, url: &str, shard: Option<u32>) -> anyhow::Result<()> {

@@ -11,7 +11,8 @@ use crate::audit::Link;
 use crate::command::{Arrive, Event, Hold, Outgoing, Peer, Pointer, Reply};
 use crate::effect::EffectRow;
 use crate::id::{
-    ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, ShardId, Text, TopicId,
+    BatchNo, ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, ShardId, Text,
+    TopicId,
 };
 use crate::message::{DeathReason, Message};
 use crate::row::{Hash16, MarkKind, RecordKind};
@@ -398,6 +399,10 @@ pub enum Change {
     DeadGone { topic: TopicId, seq: u64 },
     /// … nor stored. Its page holds nothing else.
     MessageGone { topic: TopicId, lane: Lane, offset: Offset },
+    /// Messages from `from` on are lost: placeholders are stored in their place. `bytes` is the byte total after them.
+    Lost { topic: TopicId, lane: Lane, from: Offset, bytes: u64, messages: Vec<Arc<Message>> },
+    /// A damaged block was repaired. None: it was missing.
+    BlockGone { group: GroupId, lane: Lane, block: u64, batch: Option<BatchNo> },
     /// Messages nobody needs.
     Trim { topic: TopicId, lane: Lane, from: Offset, to: Offset },
     /// Records of these buckets, whose time is over.
@@ -474,6 +479,10 @@ pub enum Note {
     Used { topic: TopicId, lane: Lane, offset: Offset },
     /// When a chore is to be done next, if at all.
     Chore(Chore, Option<Timestamp>),
+    /// A lane has no damaged page any more.
+    Repaired { topic: TopicId, lane: Lane },
+    /// Messages of a damaged block below `to` were opened again.
+    Reopened { group: GroupId, lane: Lane, block: u64, to: Offset },
 }
 
 /// Work nobody asks for.

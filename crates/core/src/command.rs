@@ -157,6 +157,8 @@ pub enum Command {
     Purge(Box<Purge>),
     /// Say how many of them there are.
     WouldPurge(Box<Purge>),
+    /// One step of repairing a partition.
+    Repair(Repair),
     /// Ask for the right to execute an effect.
     Begin(Box<Begin>),
     /// Say how an effect ended.
@@ -201,6 +203,11 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether it is decided even if rows that it reads are damaged.
+    pub(crate) fn reads_damaged(&self) -> bool {
+        matches!(self, Command::Repair(_))
+    }
+
     /// Settles go first: what frees a worker or saves an attempt must not wait behind new work.
     pub(crate) fn is_settle(&self) -> bool {
         matches!(
@@ -268,6 +275,19 @@ pub struct Seek {
     pub name: GroupName,
     /// Where to.
     pub to: SeekTo,
+    /// Only say what would happen.
+    pub dry_run: bool,
+}
+
+/// Repair a partition whose stored rows are damaged.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Repair {
+    /// Which topic.
+    pub topic: TopicName,
+    /// Which partition.
+    pub partition: u32,
+    /// Where the step begins: 0, then what the step before said.
+    pub from: Offset,
     /// Only say what would happen.
     pub dry_run: bool,
 }
@@ -448,6 +468,8 @@ pub enum Reply {
     GroupDeleted { backlog: u64, open: u64 },
     /// Cursors were moved, or would be.
     Sought(Sought),
+    /// A step of a repair was done, or would be.
+    Repaired(Repaired),
     /// A message is stored.
     Produced(Receipt),
     /// The consumer takes part, under this number where its group is served.
@@ -504,6 +526,17 @@ pub enum Reply {
     WouldDeleteTopic { messages: u64, open: u64, groups: u64, dead_letters: u64 },
     /// So much would go with a group.
     WouldDeleteGroup { backlog: u64, open: u64 },
+}
+
+/// What a step of a repair did or would do.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repaired {
+    /// Offsets whose messages are lost, as ranges.
+    pub lost: Vec<(Offset, Offset)>,
+    /// Offsets that a group is given again, as ranges.
+    pub reopened: Vec<(Text, Offset, Offset)>,
+    /// Where the next step begins; None: the partition is repaired.
+    pub next: Option<Offset>,
 }
 
 /// What a seek did or would do.

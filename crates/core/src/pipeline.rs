@@ -66,8 +66,8 @@ pub enum Output {
     StartCommit(Arc<Batch>, Vec<Write>),
     /// Show what became durable.
     Release(Release),
-    /// A row is damaged: stop serving this shard and say so.
-    Die(Damaged),
+    /// A row is damaged. What needs it has stopped: log it.
+    Damaged(Damaged),
 }
 
 /// A batch as decided: a complete record of what happened in it.
@@ -146,13 +146,15 @@ pub struct Pipeline {
     committing: VecDeque<Arc<Batch>>,
     /// Leases that run out as soon as their rows are here.
     lapsing: BTreeSet<Hold>,
+    /// Leases that cannot be ended because a row is damaged. A repair or a restart looks at them again.
+    stuck: BTreeSet<Hold>,
     last: BatchNo,
     durable: BatchNo,
     now: Timestamp,
     next_item: u64,
     next_read: u64,
-    /// Damage that deciding came across.
-    damaged: Option<Damaged>,
+    /// Damage that was found and not yet reported.
+    damaged: Vec<Damaged>,
     /// How often deciding panicked.
     defects: u64,
     /// Changes of the batch before.
@@ -187,12 +189,13 @@ impl Pipeline {
             reading: BTreeMap::new(),
             committing: VecDeque::new(),
             lapsing: BTreeSet::new(),
+            stuck: BTreeSet::new(),
             last,
             durable: last,
             now,
             next_item: 0,
             next_read: 0,
-            damaged: None,
+            damaged: Vec::new(),
             defects: 0,
             changes_last: 0,
             is_closing: false,
@@ -209,9 +212,7 @@ impl Pipeline {
         self.now = self.now.max(now);
         match input {
             Input::Arrived(ticket, command) => self.arrive(Some(ticket), command),
-            Input::ReadDone(id, rows) => {
-                outputs.extend(self.read_done(id, rows).err().map(Output::Die));
-            }
+            Input::ReadDone(id, rows) => self.read_done(id, rows),
             Input::CommitDone(no) => {
                 let batch = self.committing.pop_front().expect("a commit was under way");
                 assert_eq!(batch.no, no, "commits return in order");
@@ -240,10 +241,7 @@ impl Pipeline {
             };
             outputs.push(Output::StartCommit(batch, writes));
         }
-        if let Some(damaged) = self.damaged.take() {
-            outputs.push(Output::Die(damaged));
-            return;
-        }
+        outputs.extend(self.damaged.drain(..).map(Output::Damaged));
         self.start_reads(outputs);
         self.forget_overlay();
     }
@@ -317,7 +315,9 @@ impl Pipeline {
     }
 
     fn lapsed(&self) -> impl Iterator<Item = Hold> + '_ {
-        self.shard.lapsed(self.horizon()).filter(|hold| !self.lapsing.contains(hold))
+        self.shard
+            .lapsed(self.horizon())
+            .filter(|hold| !self.lapsing.contains(hold) && !self.stuck.contains(hold))
     }
 
     /// Decides a batch. None if nothing came of it that anybody waits for.
@@ -406,15 +406,23 @@ impl Pipeline {
         let found = Found::new(rows, &self.overlay);
         open.commands += 1;
         let (shard, now) = (&self.shard, self.now);
-        let decided = catch_unwind(AssertUnwindSafe(|| shard.decide(now, &item.command, &found)));
-        let decided = decided.unwrap_or_else(|_| {
-            // Deciding changes nothing, so a defect in it stops this command and nothing else.
-            self.defects += 1;
-            Err(Rejection::Poisonous.into())
-        });
+        let damaged = rows.iter().find_map(|answer| answer.damaged.clone());
+        let decided = match damaged.filter(|_| !item.command.reads_damaged()) {
+            // Never taken for absent: nothing is decided on it.
+            Some(damaged) => Err(damaged.into()),
+            None => catch_unwind(AssertUnwindSafe(|| shard.decide(now, &item.command, &found)))
+                .unwrap_or_else(|_| {
+                    // Deciding changes nothing, so a defect in it stops this command and nothing else.
+                    self.defects += 1;
+                    Err(Rejection::Poisonous.into())
+                }),
+        };
         match decided {
             Ok(mut decision) => {
                 self.done_lapsing(&item);
+                if let Command::Repair(_) = item.command {
+                    self.stuck.clear();
+                }
                 self.shard.take(self.now, &mut decision);
                 self.record(open, item.ticket, decision);
             }
@@ -428,7 +436,16 @@ impl Pipeline {
                 }
                 self.wait_for(item, reads);
             }
-            Err(Refusal::Damaged(damaged)) => self.damaged = Some(damaged),
+            Err(Refusal::Damaged(damaged)) => {
+                let row = damaged.to_string().into();
+                let rejection = Rejection::Damaged { row };
+                open.batch.replies.extend(item.ticket.map(|ticket| (ticket, Err(rejection))));
+                self.done_lapsing(&item);
+                if let Command::Lapse(hold) = item.command {
+                    self.stuck.insert(hold);
+                }
+                self.found_damage(damaged);
+            }
         }
     }
 

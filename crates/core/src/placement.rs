@@ -88,6 +88,7 @@ impl Command {
             Command::Peek(peek) => topic(&peek.topic),
             Command::ListDead(list) => topic(&list.topic),
             Command::Purge(purge) | Command::WouldPurge(purge) => topic(&purge.topic),
+            Command::Repair(repair) => topic(&repair.topic),
             Command::Explain(explain) => match &**explain {
                 Explain::Id { id, .. } => Place::Shard(id.shard),
                 Explain::Message { topic: name, .. } => topic(name),

@@ -15,7 +15,7 @@ use crate::pack::{
     open_audit, topic_row,
 };
 use crate::row::{Columns, Key, MarkKind, Read, Row};
-use crate::shard::{Shard, ShardConfig};
+use crate::shard::{DamagedBlock, Shard, ShardConfig};
 use crate::time::Timestamp;
 
 /// A shard, as far as its rows have been read.
@@ -30,6 +30,8 @@ pub struct Recovery {
     dirty_since: BTreeMap<Item, BatchNo>,
     /// Blocks still to be read, per cursor.
     blocks: VecDeque<(GroupId, Generation, Lane, Key)>,
+    /// Entries that must be open: the lowest of each cursor.
+    lowest: Vec<(GroupId, Generation, Lane, Offset)>,
     /// Audit chains whose last row is below this are still to be read.
     chains: Option<Key>,
     clean: BatchNo,
@@ -50,7 +52,8 @@ pub struct Recovered {
 impl Recovered {
     /// The first sentence about it that is not true. `ends` is where the last page of each lane ends.
     pub fn violation(&self, ends: &BTreeMap<(TopicId, Lane), Offset>) -> Option<String> {
-        self.shard.violation().or_else(|| self.shard.pages_violation(ends))
+        let damaged = self.shard.damaged_blocks().next().map(Damaged::to_string);
+        damaged.or_else(|| self.shard.violation()).or_else(|| self.shard.pages_violation(ends))
     }
 }
 
@@ -66,6 +69,7 @@ impl Recovery {
             versions: BTreeMap::new(),
             dirty_since: BTreeMap::new(),
             blocks: VecDeque::new(),
+            lowest: Vec::new(),
             chains: Some(Key::Audit { namespace: [u8::MAX; 16], last: NUMBER_MAX }),
             clean: BatchNo(0),
             last: BatchNo(0),
@@ -105,8 +109,7 @@ impl Recovery {
             | Key::History { .. }
             | Key::Audit { .. }
             | Key::Dead { .. } => {
-                let key = format!("{:?}", row.key);
-                return Err(Damaged { key, why: "it is not loaded but looked up" });
+                return Err(Damaged::of(&row.key, "it is not loaded but looked up"));
             }
         }
         Ok(())
@@ -131,17 +134,14 @@ impl Recovery {
         let heads = std::mem::take(&mut self.heads);
         if let Some((last, row)) = heads.last_key_value() {
             let Columns::Head { now, clean, .. } = row.columns else {
-                return Err(Damaged { key: format!("{:?}", row.key), why: "it is no head" });
+                return Err(Damaged::of(&row.key, "it is no head"));
             };
             (self.last, self.stored_now, self.clean) = (*last, now, clean);
         }
         let mut expected = self.clean;
         for (batch, row) in heads.range(self.clean..) {
             if *batch != expected && self.clean != BatchNo(0) {
-                return Err(Damaged {
-                    key: format!("{:?}", row.key),
-                    why: "the head before it is missing",
-                });
+                return Err(Damaged::of(&row.key, "the head before it is missing"));
             }
             expected = batch.next();
             self.overlay(*batch, open(row)?);
@@ -161,6 +161,7 @@ impl Recovery {
                 let from =
                     Key::Block { generation, lane, block: low / BLOCK_OFFSETS, batch: BatchNo(0) };
                 self.blocks.push_back((group, generation, lane, from));
+                self.lowest.push((group, generation, lane, low));
             }
         }
         Ok(())
@@ -213,17 +214,26 @@ impl Recovery {
 
     /// The answer to [`Recovery::next_read`].
     pub fn read(&mut self, rows: &[Row]) -> Result<(), Damaged> {
-        rows.iter().try_for_each(pack::verify)?;
         let Some((group, generation, lane, _)) = self.blocks.pop_front() else {
+            rows.iter().try_for_each(pack::verify)?;
             return self.chain(rows.first());
         };
         for row in rows {
             let Key::Block { block, batch, .. } = row.key else {
                 continue;
             };
-            self.versions.insert((generation, lane, block), batch);
-            for (offset, entry) in pack::open_block(row)? {
-                self.shard.absorb(&Change::Open { group, lane, offset, entry, holder: None });
+            match pack::verify(row).and_then(|()| pack::open_block(row)) {
+                Ok(entries) => {
+                    self.versions.insert((generation, lane, block), batch);
+                    for (offset, entry) in entries {
+                        let open = Change::Open { group, lane, offset, entry, holder: None };
+                        self.shard.absorb(&open);
+                    }
+                }
+                Err(why) => {
+                    let damaged = DamagedBlock { why, batch: Some(batch), repaired_to: 0 };
+                    self.shard.quarantine_block(group, lane, block, damaged);
+                }
             }
         }
         if rows.len() == RECOVERY_READ_ROWS
@@ -249,8 +259,19 @@ impl Recovery {
         Ok(())
     }
 
-    /// Everything was read.
-    pub fn finish(self) -> Recovered {
+    /// Everything was read. A cursor whose lowest entry is not open has lost a block.
+    pub fn finish(mut self) -> Recovered {
+        for (group, generation, lane, low) in std::mem::take(&mut self.lowest) {
+            let cursor = self.shard.groups[&group].cursor(lane);
+            let block = low / BLOCK_OFFSETS;
+            if !cursor.open.contains(low) && !cursor.damaged.contains_key(&block) {
+                let key = Key::Block { generation, lane, block, batch: BatchNo(0) };
+                let why = Damaged::of(&key, "it is missing");
+                let damaged = DamagedBlock { why, batch: None, repaired_to: 0 };
+                self.shard.quarantine_block(group, lane, block, damaged);
+            }
+        }
+
         let packer = Packer::recovered(self.versions, self.dirty_since, self.clean);
         Recovered { shard: self.shard, packer, last: self.last, now: self.stored_now }
     }

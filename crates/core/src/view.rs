@@ -126,6 +126,8 @@ pub enum Blocked {
     NothingNew,
     /// Messages are being read.
     Loading,
+    /// Stored messages or open entries are damaged.
+    Quarantined,
 }
 
 impl Blocked {
@@ -140,6 +142,7 @@ impl Blocked {
             Blocked::OpenLimit => "open_limit",
             Blocked::NothingNew => "nothing_new",
             Blocked::Loading => "loading",
+            Blocked::Quarantined => "quarantined",
         }
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use driftq_core::change::{Change, Effect, End, Entry, EntryState, LastError};
 use driftq_core::command::BeginDecision;
 use driftq_core::effect::EffectState;
-use driftq_core::view::{CursorView, GroupView, TopicView};
+use driftq_core::view::{Blocked, CursorView, GroupView, TopicView};
 use driftq_core::{Answered, Batch, DeathReason, Rejection, Reply, Timestamp};
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder as _};
 use metrics_exporter_prometheus::{
@@ -55,6 +55,10 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_oldest_open_seconds", "Age of the oldest message delivered and not settled."),
     ("driftq_consumers", "Streams and polls that take part in the group now."),
     ("driftq_paused", "1 while the group is paused, else 0."),
+    (
+        "driftq_quarantined",
+        "Partitions that deliver nothing to the group because stored rows are damaged.",
+    ),
     ("driftq_commit_seconds", "Time until a batch was durable."),
     ("driftq_commit_commands", "Commands that became durable together."),
     ("driftq_shard_lost_total", "Times the storage failed and the shard was recovered from it."),
@@ -385,6 +389,8 @@ impl Now {
             gauge("driftq_waiting", &labels, sum(|cursor| cursor.waiting));
             gauge("driftq_consumers", &labels, group.consumers.len() as f64);
             gauge("driftq_paused", &labels, f64::from(u8::from(group.paused.is_some())));
+            let quarantined = sum(|cursor| u64::from(cursor.blocked == Some(Blocked::Quarantined)));
+            gauge("driftq_quarantined", &labels, quarantined);
             let age_ms = group.oldest_unsettled_at.map_or(0, |since| self.at.since(since));
             gauge("driftq_oldest_open_seconds", &labels, age_ms as f64 / 1_000.0);
         }

@@ -15,6 +15,7 @@ use driftq_core::{Command, Reply, ShardId, Ticket};
 
 use crate::clients::Client;
 use crate::consumer::Worker;
+use crate::corruption::Damage;
 use crate::facts::content;
 use crate::ledger::{effect_of, in_words, status_of};
 use crate::network::Outcome;
@@ -64,6 +65,7 @@ pub(crate) enum Task {
     ReadPointer,
     Chain(ShardId),
     Audit(u64, u64),
+    Repair(Damage),
 }
 
 /// An operator.
@@ -331,6 +333,7 @@ impl World {
                     }
                 }
             }
+            Task::Repair(damage) => self.heard_of_repair(damage, outcome),
             Task::Resolve if done => self.stats.saw("effect resolved"),
             Task::Look => {
                 if let Outcome::Done(Reply::Group(view)) = outcome

@@ -51,6 +51,7 @@ impl World {
         for shard in 0..self.nodes.len() as u32 {
             self.start_node(ShardId(shard));
         }
+        self.repair_all();
     }
 
     /// With the process go its connections, and what was on its way over them.

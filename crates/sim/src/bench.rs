@@ -249,7 +249,7 @@ impl<E: Engine> Bench<E> {
                     }
                 }
             }
-            Output::Die(damaged) => panic!("{damaged}"),
+            Output::Damaged(damaged) => panic!("{damaged}"),
         }
     }
 }

@@ -195,6 +195,15 @@ impl Facts {
         What::Committed { shard, epoch, batch: batch.no.0, now, facts }
     }
 
+    /// The name of a topic of a shard, if it exists.
+    pub(crate) fn topic_called(&self, shard: ShardId, topic: TopicId) -> Option<Name> {
+        let numbers = match shard == self.shard {
+            true => Some(&self.here),
+            false => self.elsewhere.get(&shard),
+        };
+        Some(numbers?.topics.get(&topic)?.name.clone())
+    }
+
     fn turn_to(&mut self, shard: ShardId) {
         if shard != self.shard {
             let there = self.elsewhere.remove(&shard).unwrap_or_default();
@@ -262,8 +271,14 @@ impl Facts {
                 let how = match end {
                     End::Acked => How::Acked,
                     End::Dead { asked } => How::Dead { asked: *asked },
-                    End::Purged => {
+                    End::Purged if lease.topic.starts_with("dlq.") => {
                         stats.saw("dead letter purged while a group had it");
+                        How::Purged
+                    }
+                    End::Purged => {
+                        stats.saw("message lost while a group had it");
+                        let (topic, partition) = (lease.topic.clone(), lane.partition());
+                        self.open.push(Fact::Lost { topic, partition, offset: *offset });
                         How::Purged
                     }
                 };
@@ -291,6 +306,15 @@ impl Facts {
             Change::MessageGone { topic, lane, offset } => {
                 self.dropped(*topic, *lane, *offset, stats);
             }
+            Change::Lost { topic, lane, from, messages, .. } => {
+                stats.saw("message lost");
+                let (topic, partition) = (self.topic_name(*topic), lane.partition());
+                for offset in (*from..).take(messages.len()) {
+                    self.open.push(Fact::Lost { topic: topic.clone(), partition, offset });
+                }
+            }
+            // No run damages blocks.
+            Change::BlockGone { .. } => {}
             Change::Pointer(row) => self.pointed(row, stats),
             Change::Ids(_)
             | Change::Note { .. }

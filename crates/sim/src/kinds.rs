@@ -3,7 +3,7 @@
 use driftq_core::Command;
 
 /// All of them.
-pub(crate) const OPERATIONS: [&str; 27] = [
+pub(crate) const OPERATIONS: [&str; 28] = [
     "ack",
     "audit",
     "begin",
@@ -25,6 +25,7 @@ pub(crate) const OPERATIONS: [&str; 27] = [
     "produce",
     "purge",
     "redrive",
+    "repair",
     "resolve",
     "resume",
     "seek",
@@ -68,6 +69,7 @@ pub(crate) fn kind_of(command: &Command) -> &'static str {
         | Command::ViewRouted(_) => "view",
         Command::WouldDeleteTopic(_) | Command::WouldDeleteGroup(_) => "would delete",
         Command::WouldPurge(_) => "would purge",
+        Command::Repair(_) => "repair",
         Command::Leave(_)
         | Command::GiveBack(_)
         | Command::Lapse(_)

@@ -14,6 +14,7 @@ pub mod cluster;
 mod commit;
 mod connection;
 mod consumer;
+mod corruption;
 mod effects;
 mod executor;
 mod facts;

@@ -184,6 +184,7 @@ fn told(reply: &Reply, group: Option<Name>) -> Told {
         | Reply::GroupExists { .. }
         | Reply::GroupDeleted { .. }
         | Reply::Sought(_)
+        | Reply::Repaired(_)
         | Reply::Joined { .. }
         | Reply::Group(_)
         | Reply::Topics(_)
@@ -280,6 +281,6 @@ fn code(rejection: &Rejection) -> (Name, Option<Name>) {
         | Rejection::CommitConflict => plain("CONFLICT"),
         Rejection::InPart { why, .. } => code(why),
         Rejection::Exhausted { .. } => plain("RESOURCE_EXHAUSTED"),
-        Rejection::Poisonous => plain("INTERNAL"),
+        Rejection::Poisonous | Rejection::Damaged { .. } => plain("INTERNAL"),
     }
 }

@@ -310,12 +310,10 @@ impl World {
                     self.start_commit(life, batch, writes, is_counted);
                 }
                 Output::Release(release) => self.release(life, release),
-                Output::Die(damaged) => {
+                Output::Damaged(damaged) => {
                     if let Some(shard) = self.alive(life).map(|node| node.shard) {
                         self.found_damage(shard, &damaged);
                     }
-                    self.end_life(life, false);
-                    return;
                 }
             }
             if self.alive(life).is_none() {

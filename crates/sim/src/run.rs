@@ -55,6 +55,7 @@ pub fn run(seed: u64, is_strict: bool) -> Outcome {
     world.add_clients();
     world.plan_fault();
     world.plan_restore();
+    world.plan_corruption();
     world.later(HEAL_AT_MS, Happening::Heal);
     while let Some(happening) = world.next(END_AT_MS) {
         world.happen(happening);
@@ -80,6 +81,8 @@ impl World {
         match happening {
             Happening::BackUp => self.back_up(),
             Happening::Restore => self.restore_backup(),
+            Happening::Corrupt => self.corrupt(),
+            Happening::Repair { damage, from } => self.repair(damage, from),
             Happening::Goes { consumer } => self.hang_up(consumer),
             Happening::Turn { life } => {
                 self.write_lines(life);

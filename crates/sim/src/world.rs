@@ -10,13 +10,14 @@ use driftq_core::change::Delivery;
 use driftq_core::command::{Arrive, Arrived};
 use driftq_core::row::{Row, Write};
 use driftq_core::{
-    Answered, Batch, Command, ConsumerId, Damaged, Epoch, Lost, NodeId, ReadId, ShardId, Ticket,
-    Timestamp,
+    Answered, Batch, Command, ConsumerId, Damaged, Epoch, Lost, NodeId, Offset, ReadId, ShardId,
+    Ticket, Timestamp,
 };
 use driftq_storage::Memory;
 
 use crate::backup::Backup;
 use crate::clients::Clients;
+use crate::corruption::Damage;
 use crate::facts::Facts;
 use crate::faults::Faults;
 use crate::hosts::{HostEvent, Hosts};
@@ -90,6 +91,10 @@ pub(crate) enum Happening {
     BackUp,
     /// The storage is restored from it.
     Restore,
+    /// A stored page is damaged.
+    Corrupt,
+    /// An operator repairs a partition, from an offset on.
+    Repair { damage: Damage, from: Offset },
     /// Faults end.
     Heal,
 }
@@ -161,6 +166,8 @@ pub(crate) struct World {
     pub(crate) faults: Faults,
     pub(crate) clients: Clients,
     pub(crate) backup: Option<Box<Backup>>,
+    /// Partitions with a page that was damaged.
+    pub(crate) damages: Vec<Damage>,
     /// How often the storage was restored.
     pub(crate) restore: u32,
     pub(crate) plan: Vec<TopicPlan>,
@@ -206,6 +213,7 @@ impl World {
             faults: Faults::default(),
             clients: Clients::default(),
             backup: None,
+            damages: Vec::new(),
             restore: 0,
             plan,
             shape,
@@ -289,6 +297,8 @@ impl World {
             | Happening::Restart { .. }
             | Happening::BackUp
             | Happening::Restore
+            | Happening::Corrupt
+            | Happening::Repair { .. }
             | Happening::Heal => None,
         };
         self.hosts.stopped_until(host?, self.now)

@@ -77,6 +77,22 @@ impl Memory {
         }
     }
 
+    /// Damages a stored row, for tests: a bit of its body is another, or the row is missing.
+    pub fn damage(&self, shard: ShardId, key: &Key, is_missing: bool) {
+        let mut shards = self.lock();
+        let Some(rows) = shards.entry(shard).or_default().tables.get_mut(&key.table()) else {
+            return;
+        };
+        if is_missing {
+            rows.remove(key);
+        } else if let Some(row) = rows.get_mut(key) {
+            let mut body = row.body.to_vec();
+            let middle = body.len() / 2;
+            body[middle] ^= 1;
+            row.body = body.into();
+        }
+    }
+
     /// Keys of a shard, but for those of records, for tests and tools.
     pub fn keys(&self, shard: ShardId) -> Vec<Key> {
         let mut shards = self.lock();

@@ -267,6 +267,7 @@ impl<'a> Model<'_, 'a> {
         let is_open = state.leased + state.waiting >= u64::from(settings.max_open);
         let is_read = state.next >= self.lanes[lane].high;
         match why {
+            Some("quarantined") => self.story.corrupted.iter().any(|(_, of, _)| *of == lane),
             // The node looked a moment before the time of its batch: a pause may have ended in between.
             Some("paused") => self.has_pause(reader),
             Some("in_flight_limit") => is_full && !is_paused,

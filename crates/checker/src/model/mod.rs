@@ -270,6 +270,7 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Resumed { reader } => self.resumed(reader),
             Step::Joined { consumer, reader } => self.joined(consumer, reader),
             Step::Dropped { id } => self.dropped(id),
+            Step::Lost { lane, offset } => self.lost(lane, offset),
             Step::GroupGone { reader } => {
                 self.group_gone(reader);
                 self.story.places.cursors_of(reader).for_each(|cursor| self.closed(cursor));

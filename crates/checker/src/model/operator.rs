@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use crate::history::{Retry, Settings};
-use crate::ids::{CallId, Column, CursorId, EntryId, FastMap, FastSet, LabelId, NameId, ReaderId};
+use crate::ids::{
+    CallId, Column, CursorId, EntryId, FastMap, FastSet, LabelId, LaneId, NameId, ReaderId,
+};
 use crate::invariant::Invariant::{I1, I20, I59};
 use crate::story::{Ask, Story};
 
@@ -206,7 +208,25 @@ impl<'a> Model<'_, 'a> {
         }
     }
 
-    /// The dead letter at a place was deleted.
+    /// A message is lost because a repair found it damaged. Then it was.
+    pub(super) fn lost(&mut self, lane: LaneId, offset: u64) {
+        let (places, seq) = (&self.story.places, self.seq);
+        let is_damaged =
+            self.story.corrupted.iter().any(|(since, of, offsets)| {
+                *since < seq && *of == lane && offsets.contains(&offset)
+            });
+        let message = places.positions.find(lane, offset).and_then(|at| self.messages[at]);
+        match message.filter(|_| is_damaged) {
+            Some(message) => self.operator.dropped[message.put.id] = true,
+            None => {
+                let text = places.lane_text(lane);
+                let says = format_args!("{text}/{offset} is given up, and nothing damaged it");
+                self.findings.add(I1, seq, says);
+            }
+        }
+    }
+
+    /// The message at a place was deleted or lost.
     pub(super) fn is_dropped(&self, cursor: CursorId, offset: u64) -> bool {
         let places = &self.story.places;
         let at = places.positions.find(places.cursors.key(cursor).1, offset);

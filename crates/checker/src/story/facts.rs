@@ -46,6 +46,8 @@ fn of_a_message<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>>
         Step::Trimmed { lane: places.lane(topic, *partition), first: *first }
     } else if let Fact::Dropped { id } = fact {
         Step::Dropped { id: places.labels.id(id) }
+    } else if let Fact::Lost { topic, partition, offset } = fact {
+        Step::Lost { lane: places.lane(topic, *partition), offset: *offset }
     } else {
         return None;
     };
@@ -168,6 +170,7 @@ fn count(counts: &mut Counts, fact: &Fact) {
         Fact::Dropped { .. } => counts.dropped += 1,
         Fact::Pointed { .. } => counts.pointed += 1,
         Fact::Ended { how: How::Dead { .. } | How::Purged, .. }
+        | Fact::Lost { .. }
         | Fact::Set(_)
         | Fact::Paused { .. }
         | Fact::Resumed { .. }

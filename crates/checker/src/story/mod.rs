@@ -40,6 +40,8 @@ pub(crate) struct Story<'a> {
     pub(crate) dead_letters: Vec<Letter<'a>>,
     /// How many messages of a shard may be open, if the harness says so.
     pub(crate) open_max: Option<u64>,
+    /// Offsets of lanes whose messages the harness damaged, and since which event.
+    pub(crate) corrupted: Vec<(u64, LaneId, Range<u64>)>,
     /// When the faults stopped.
     pub(crate) healed: Option<u64>,
     /// When the run was over.
@@ -289,6 +291,7 @@ pub(crate) enum Step<'a> {
     Resumed { reader: ReaderId },
     Joined { consumer: u64, reader: ReaderId },
     Dropped { id: LabelId },
+    Lost { lane: LaneId, offset: u64 },
     Pointed { topic: NameId, name: &'a str, location: &'a str },
     GroupGone { reader: ReaderId },
     TopicGone { topic: NameId },

@@ -38,6 +38,7 @@ impl<'a> Teller<'a> {
             counted: Vec::new(),
             dead_letters: Vec::new(),
             open_max: None,
+            corrupted: Vec::new(),
             healed: None,
             ended: None,
             places: Places::new(),
@@ -116,6 +117,10 @@ impl<'a> Teller<'a> {
             }
             What::Left { consumer } => self.moment(event, Seen::Left(*consumer)),
             // Other judges read them as they are.
+            What::Corrupted { topic, partition, from, to, .. } => {
+                let lane = self.story.places.lane(topic, *partition);
+                self.story.corrupted.push((seq, lane, *from..*to));
+            }
             What::Damaged { .. }
             | What::Leaked { .. }
             | What::Restored { .. }

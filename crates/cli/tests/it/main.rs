@@ -8,6 +8,7 @@ mod effects;
 mod escapes;
 mod offline;
 mod proof;
+mod quarantine;
 mod reference;
 mod session;
 mod stage;

@@ -148,6 +148,9 @@ pub enum Rejection {
     /// Deciding it panicked: a defect of ours. Nothing happened.
     #[error("this command cannot be decided; nothing was changed")]
     Poisonous,
+    /// A stored row that it needs is damaged. Nothing happened.
+    #[error("stored data is damaged ({row}); nothing was changed")]
+    Damaged { row: Text },
 }
 
 impl Rejection {

@@ -45,7 +45,7 @@ pub(crate) struct AuditRun {
 }
 
 pub(crate) fn open_audit(row: &Row) -> Result<AuditRun, Damaged> {
-    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
+    let damaged = |why| Damaged::of(&row.key, why);
     let Key::Audit { last, .. } = row.key else { return Err(damaged("it is no audit row")) };
     let AuditBody { namespace, before, records } = open(row)?;
     let seq = last.checked_sub(records.len() as u64);

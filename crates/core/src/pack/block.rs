@@ -107,7 +107,7 @@ fn put_rare(packed: &mut Vec<u8>, entry: &Entry, has_effects: bool) {
 
 /// Unpacks a block.
 pub(crate) fn open_block(row: &Row) -> Result<Vec<(Offset, Entry)>, Damaged> {
-    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
+    let damaged = |why| Damaged::of(&row.key, why);
     let Key::Block { block, .. } = row.key else { return Err(damaged("it is no block")) };
     let first = block * BLOCK_OFFSETS;
     let mut packed = unseal(&row.body).map_err(damaged)?;

@@ -22,6 +22,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::change::Change;
+use crate::id::{Lane, TopicId};
 use crate::row::{Columns, Hash16, Key, RecordKind, Row, Table};
 
 pub(crate) use audit::{AuditRun, chain_hash, open_audit};
@@ -46,6 +47,18 @@ pub struct Damaged {
     pub key: String,
     /// What is wrong with it.
     pub why: &'static str,
+    /// The lane whose messages it holds, if it is a page.
+    pub(crate) lane: Option<(TopicId, Lane)>,
+}
+
+impl Damaged {
+    pub(crate) fn of(key: &Key, why: &'static str) -> Damaged {
+        let lane = match *key {
+            Key::Page { topic, lane, .. } => Some((topic, lane)),
+            _ => None,
+        };
+        Damaged { key: format!("{key:?}"), why, lane }
+    }
 }
 
 /// Packs a value.
@@ -72,14 +85,14 @@ fn unseal(body: &[u8]) -> Result<&[u8], &'static str> {
 
 /// Unpacks a value.
 pub(crate) fn open<T: DeserializeOwned>(row: &Row) -> Result<T, Damaged> {
-    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
+    let damaged = |why| Damaged::of(&row.key, why);
     let packed = unseal(&row.body).map_err(damaged)?;
     postcard::from_bytes(packed).map_err(|_| damaged("its content cannot be read"))
 }
 
 /// Says whether a row is whole. Everything an engine answers passes here once.
 pub fn verify(row: &Row) -> Result<(), Damaged> {
-    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
+    let damaged = |why| Damaged::of(&row.key, why);
     let is_text =
         || std::str::from_utf8(&row.body).map(drop).map_err(|_| damaged("it is not text"));
     match row.key.table() {

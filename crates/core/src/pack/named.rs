@@ -55,12 +55,11 @@ pub(super) fn json<T: Serialize>(value: &T) -> Bytes {
 }
 
 pub(super) fn parse<'a, T: Deserialize<'a>>(row: &'a Row) -> Result<T, Damaged> {
-    serde_json::from_slice(&row.body)
-        .map_err(|_| Damaged { key: format!("{:?}", row.key), why: "its JSON cannot be read" })
+    serde_json::from_slice(&row.body).map_err(|_| Damaged::of(&row.key, "its JSON cannot be read"))
 }
 
 pub(super) fn misplaced(row: &Row) -> Damaged {
-    Damaged { key: format!("{:?}", row.key), why: "it is in the wrong table" }
+    Damaged::of(&row.key, "it is in the wrong table")
 }
 
 pub(super) fn put_topic(topic: &TopicRow) -> Row {

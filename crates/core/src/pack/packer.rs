@@ -8,6 +8,7 @@
 //!    1 024 batches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -71,6 +72,10 @@ struct Touched<'a> {
     history: Events<'a>,
     /// Blocks of which messages were trimmed.
     trimmed: Vec<(TopicId, Lane, u64)>,
+    /// Placeholders: first offset, and the byte total after the last.
+    lost: Vec<(TopicId, Lane, Offset, u64, &'a [Arc<Message>])>,
+    /// Damaged blocks that are to be deleted.
+    repaired: Vec<(GroupId, Lane, u64, BatchNo)>,
 }
 
 impl Touched<'_> {
@@ -122,6 +127,8 @@ impl Packer {
             mut blocks,
             history,
             trimmed,
+            lost,
+            repaired,
         } = touched;
         items.sort_unstable();
         items.dedup();
@@ -137,6 +144,16 @@ impl Packer {
                 // A dead letter may be gone in the batch that brought it.
                 rows.entry(row.key.clone()).or_insert(Some(row));
             }
+        }
+        for (topic, lane, from, bytes, messages) in lost {
+            let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
+            let placed = pages(topic, lane, from, bytes, now, &messages, false);
+            rows.extend(placed.into_iter().map(|row| (row.key.clone(), Some(row))));
+        }
+        for (group, lane, block, batch) in repaired {
+            let Some(group) = shard.groups.get(&group) else { continue };
+            let generation = group.cursor(lane).start.generation;
+            rows.insert(Key::Block { generation, lane, block, batch }, None);
         }
         for ((topic, lane, block), events) in history {
             let row = put_history(topic, lane, block, batch, &events);
@@ -210,6 +227,13 @@ impl Packer {
             | Change::DeadGone { .. }
             | Change::MessageGone { .. } => {
                 touched.rows.extend(looked_up(change));
+            }
+            Change::Lost { topic, lane, from, bytes, messages } => {
+                touched.lost.push((*topic, *lane, *from, *bytes, messages));
+            }
+            Change::BlockGone { group, lane, block, batch } => {
+                touched.item(Item::Cursor(*group, *lane));
+                touched.repaired.extend(batch.map(|batch| (*group, *lane, *block, batch)));
             }
             Change::Audit(link) => touched.audited.entry(&link.namespace).or_default().push(link),
             Change::Owner { owner, name } => {

@@ -76,7 +76,7 @@ fn page_length(messages: &[&Message]) -> usize {
 /// Unpacks a page.
 pub(crate) fn open_page(row: &Row) -> Result<Page, Damaged> {
     let body: PageBody = open(row)?;
-    let damaged = |why| Damaged { key: format!("{:?}", row.key), why };
+    let damaged = |why| Damaged::of(&row.key, why);
     let (Key::Page { last, .. }, Columns::Page { base, .. }) = (&row.key, &row.columns) else {
         return Err(damaged("it is no page"));
     };

@@ -26,6 +26,8 @@ use crate::time::Timestamp;
 pub(crate) struct Answer {
     pub(crate) lookup: Lookup,
     pub(crate) rows: Vec<Row>,
+    /// What is wrong with the first row that is damaged.
+    pub(crate) damaged: Option<Damaged>,
 }
 
 impl Lookup {
@@ -149,6 +151,19 @@ impl<'a> Found<'a> {
         Ok(self.overlay.run(topic, lane, from, rows)?)
     }
 
+    /// Pages of a lane from the one that holds `from` on, damaged ones too, and how far they are all there is.
+    pub(crate) fn page_states(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+    ) -> Result<(Vec<PageState>, Offset), Reads> {
+        let rows = self.answer(Lookup::Pages { topic, lane, from })?;
+        let (rows, end) = self.overlay.page_rows(topic, lane, from, rows);
+        let state = |row: &Row| PageState { last: last_of(row), content: open_page(row) };
+        Ok((rows.into_iter().map(state).collect(), end))
+    }
+
     /// Where the page is that holds `offset`, or the next there is.
     pub(crate) fn page_at(
         &self,
@@ -209,6 +224,27 @@ impl<'a> Found<'a> {
         let rows = self.overlay.merged(key(from)..key(end), answered);
         let within = rows.into_keys().filter(|held| *held < key(end));
         Ok((within.filter_map(|key| hash_of(&key)).collect(), end))
+    }
+
+    /// How many effects were begun under each entry of a stretch. As many as there may be, where not all were read.
+    pub(crate) fn held_by_offset(
+        &self,
+        generation: Generation,
+        lane: Lane,
+        from: Offset,
+        to: Offset,
+    ) -> Result<BTreeMap<Offset, u8>, Reads> {
+        let answered = self.answer(Lookup::HeldWithin { generation, lane, from, to })?;
+        let last = answered.last().filter(|_| answered.len() >= HELD_ROWS_MAX);
+        let unread = last.and_then(|row| offset_of(&row.key)).unwrap_or(to)..to;
+        let key = |offset| Key::Held { generation, lane, offset, hash: [0; 16] };
+        let rows = self.overlay.merged(key(from)..key(to), answered);
+        let mut counts: BTreeMap<Offset, u8> = unread.map(|offset| (offset, EFFECTS_MAX)).collect();
+        for offset in rows.keys().filter_map(offset_of) {
+            let count = counts.entry(offset).or_default();
+            *count = count.saturating_add(1).min(EFFECTS_MAX);
+        }
+        Ok(counts)
     }
 
     /// Messages on their way to another shard, in order and without gap.
@@ -327,7 +363,8 @@ impl<'a> Found<'a> {
 pub(crate) fn missing(topic: TopicId, lane: Lane, offset: Offset) -> Damaged {
     Damaged {
         key: format!("page of topic {topic}, lane {lane}, offset {offset}"),
-        why: "it is not there",
+        why: "it is missing",
+        lane: Some((topic, lane)),
     }
 }
 
@@ -351,6 +388,24 @@ impl PageAt {
         };
         Some(PageAt { base, last, at })
     }
+}
+
+/// A page, whole or damaged.
+pub(crate) struct PageState {
+    /// Its last offset.
+    pub(crate) last: Offset,
+    pub(crate) content: Result<Page, Damaged>,
+}
+
+impl PageState {
+    /// The lane's byte total before it, if it is whole.
+    pub(crate) fn bytes_before(&self) -> Option<u64> {
+        self.content.as_ref().ok()?.messages.first().map(|kept| kept.bytes_before)
+    }
+}
+
+fn last_of(row: &Row) -> Offset {
+    if let Key::Page { last, .. } = row.key { last } else { 0 }
 }
 
 /// Pages of a lane, in order, and how far they are all there is.
@@ -507,6 +562,18 @@ impl Overlay {
         from: Offset,
         rows: &[Row],
     ) -> Result<PageRun, Damaged> {
+        let (rows, end) = self.page_rows(topic, lane, from, rows);
+        let pages = rows.into_iter().map(open_page).collect::<Result<_, _>>()?;
+        Ok(PageRun { pages, end })
+    }
+
+    fn page_rows<'a>(
+        &'a self,
+        topic: TopicId,
+        lane: Lane,
+        from: Offset,
+        rows: &'a [Row],
+    ) -> (Vec<&'a Row>, Offset) {
         let mut last = rows.last().and_then(PageAt::of).map(|page| page.last);
         let kept = rows.iter().filter(|row| !self.is_gone(&row.key));
         let mut merged: BTreeMap<Key, &Row> = kept.map(|row| (row.key.clone(), row)).collect();
@@ -518,7 +585,6 @@ impl Overlay {
             last = last.map(|last| last.max(page.last));
             merged.insert(row.key.clone(), row);
         }
-        let pages = merged.into_values().map(open_page).collect::<Result<_, _>>()?;
-        Ok(PageRun { pages, end: last.map_or(Offset::MAX, |last| last + 1) })
+        (merged.into_values().collect(), last.map_or(Offset::MAX, |last| last + 1))
     }
 }

@@ -132,22 +132,24 @@ impl Pipeline {
         is_wanted
     }
 
-    pub(super) fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) -> Result<(), Damaged> {
+    pub(super) fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) {
         let reading = self.reading.remove(&id).expect("a read was under way");
         let Reading { since, reserved, askers, bare } = reading;
         self.asking.reserved -= reserved;
-        // What comes without its body has nothing that could be checked.
-        let whole = rows.iter().enumerate().filter(|(at, _)| !bare.contains(at));
-        whole.flat_map(|(_, rows)| rows).try_for_each(pack::verify)?;
-        let mut rows = rows.into_iter();
+        let mut checked = rows.into_iter().enumerate().map(|(at, rows)| {
+            // What comes without its body has nothing that could be checked.
+            let wrong = rows.iter().filter(|_| !bare.contains(&at));
+            let damaged = wrong.map(pack::verify).find_map(Result::err);
+            (rows, damaged)
+        });
         for (asker, questions) in askers {
-            let mut found = rows.by_ref().take(questions);
+            let mut found = checked.by_ref().take(questions);
             match asker {
                 Asker::Command(item, lookups) => {
                     let came = lookups
                         .into_iter()
                         .zip(found)
-                        .map(|(lookup, rows)| Answer { lookup, rows });
+                        .map(|(lookup, (rows, damaged))| Answer { lookup, rows, damaged });
                     let partial = self.partial.remove(&item);
                     let mut answers = partial.unwrap_or(Answers { rows: Vec::new(), since });
                     answers.rows.extend(came);
@@ -162,14 +164,26 @@ impl Pipeline {
                     }
                 }
                 Asker::Dispatch(want) => {
-                    let first = found.next().unwrap_or_default();
-                    let second = found.next().unwrap_or_default();
-                    let loaded = self.load(&want, first, second)?;
-                    self.shard.supply(&want, loaded)?;
+                    let (first, damaged) = found.next().unwrap_or_default();
+                    let (second, also) = found.next().unwrap_or_default();
+                    let loaded = match damaged.or(also) {
+                        Some(damaged) => Err(damaged),
+                        None => self.load(&want, first, second),
+                    };
+                    let supplied = loaded.and_then(|loaded| self.shard.supply(&want, loaded));
+                    if let Err(damaged) = supplied {
+                        self.shard.loaded(&want);
+                        self.found_damage(damaged);
+                    }
                 }
             }
         }
-        Ok(())
+    }
+
+    /// What needs the row stops. The shard goes on.
+    pub(super) fn found_damage(&mut self, damaged: Damaged) {
+        self.shard.quarantine_lane(&damaged);
+        self.damaged.push(damaged);
     }
 
     fn load(&self, want: &Want, pages: Vec<Row>, notes: Vec<Row>) -> Result<Loaded, Damaged> {
@@ -180,8 +194,10 @@ impl Pipeline {
             Want::Retry { topic, generation, lane, offset, .. } => {
                 let lookup = Lookup::Message { topic, lane, offset };
                 let noted = Lookup::Row(Key::Note { generation, lane, offset });
-                let answers =
-                    [Answer { lookup: noted, rows: notes }, Answer { lookup, rows: pages }];
+                let answers = [
+                    Answer { lookup: noted, rows: notes, damaged: None },
+                    Answer { lookup, rows: pages, damaged: None },
+                ];
                 let found = Found::new(&answers, &self.overlay);
                 if !self.shard.is_waiting(want) {
                     return Ok(Loaded::Nothing);

@@ -87,6 +87,12 @@ impl Shard {
             Change::MessageGone { topic, lane, offset } => {
                 self.live.cache.forget(*topic, *lane, *offset);
             }
+            Change::Lost { topic, .. } => self.live.cache.forget_topic(*topic),
+            Change::BlockGone { group, lane, block, .. } => {
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.cursors[lane.index()].damaged.remove(block);
+                }
+            }
             Change::Dead(row) => {
                 let source = self.topics.get(&row.topic).and_then(Topic::dead_letters_of);
                 source.into_iter().for_each(|source| self.plan_drop(source, row.at));
@@ -134,6 +140,7 @@ impl Shard {
                 groups: Default::default(),
                 dlq,
                 keyless_turn: 0,
+                damaged: Default::default(),
             },
         );
         if let TopicKind::Dlq(source) = row.kind {

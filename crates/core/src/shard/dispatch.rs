@@ -37,6 +37,12 @@ impl Shard {
             return Some(decision);
         }
         let lane = next_lane(group);
+        if self.damage_of(topic, group, lane).is_some() {
+            // A repair brings the lane back.
+            let (group, fresh) = (group.row.id, group.cursor(lane).fresh_run);
+            let visited = Note::Visited { group, lane, more: false, stalled: false, fresh };
+            return Some(Decision { notes: vec![visited, Note::Rotor(group)], ..done() });
+        }
         let mut run = Run::new(self, now, topic, group, lane);
         run.hand_out();
         Some(run.decision())

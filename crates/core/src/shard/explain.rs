@@ -283,6 +283,7 @@ fn is_blocked_by(known: &Known<'_>, why: Blocked) -> bool {
     let stops_retries = match why {
         Blocked::Paused | Blocked::NoConsumers | Blocked::NoCredit | Blocked::InFlightLimit => true,
         Blocked::MaxOpen | Blocked::OpenLimit | Blocked::NothingNew | Blocked::Loading => false,
+        Blocked::Quarantined => true,
     };
     match known {
         Known::Fresh { .. } => true,

@@ -2,7 +2,7 @@
 
 use crate::change::{Change, Decision, Note};
 use crate::command::{Join, Missing, Rejection, Reply, Start};
-use crate::id::{ConsumerId, OwnerId};
+use crate::id::{ConsumerId, OwnerId, Text};
 use crate::limits::{CREDIT_MAX, OWNER_BYTES_MAX};
 use crate::settings::Groups;
 use crate::shard::extend::check_lease;
@@ -11,6 +11,22 @@ use crate::shard::{Decided, Shard, done};
 use crate::time::Timestamp;
 
 impl Shard {
+    /// The number of an owner, which is stored if it is new.
+    pub(super) fn owner_named(
+        &self,
+        name: &Text,
+        ids: &mut u64,
+        changes: &mut Vec<Change>,
+    ) -> OwnerId {
+        if let Some(owner) = self.owners.by_name.get(name) {
+            return *owner;
+        }
+        let owner = OwnerId(*ids);
+        *ids += 1;
+        changes.push(Change::Owner { owner, name: name.clone() });
+        owner
+    }
+
     /// Takes a consumer in, and makes its group where the topic allows that.
     pub(super) fn join(&self, now: Timestamp, join: &Join) -> Decided {
         check_owner(&join.owner)?;
@@ -46,15 +62,7 @@ impl Shard {
                 group
             }
         };
-        let owner = match self.owners.by_name.get(&join.owner) {
-            Some(owner) => *owner,
-            None => {
-                let owner = OwnerId(ids);
-                ids += 1;
-                changes.push(Change::Owner { owner, name: join.owner.clone() });
-                owner
-            }
-        };
+        let owner = self.owner_named(&join.owner, &mut ids, &mut changes);
         if ids != self.ids {
             changes.push(Change::Ids(ids));
         }

@@ -58,6 +58,10 @@ impl Shard {
                 self.live.active.remove(group);
             }
             Note::Rotor(group) => self.live.rotor = *group,
+            Note::Repaired { topic, lane } => self.end_quarantine(*topic, *lane),
+            Note::Reopened { group, lane, block, to } => {
+                self.reopened_to(*group, *lane, *block, *to);
+            }
             Note::Used { topic, lane, offset } => self.live.cache.touch(*topic, *lane, *offset),
             Note::Loading(want) => {
                 self.live.loading.insert(*want);

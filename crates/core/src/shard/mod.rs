@@ -44,8 +44,11 @@ mod peek;
 mod pointer;
 mod produce;
 mod purge;
+mod quarantine;
 mod read_ahead;
 mod redrive;
+mod reopen;
+mod repair;
 mod retention;
 mod route;
 mod says;
@@ -76,7 +79,7 @@ pub use image::Image;
 
 pub(crate) use cache::{Kept, Staged};
 pub(crate) use open::{Open, OpenEntries};
-pub(crate) use state::{Cursor, Group, Topic};
+pub(crate) use state::{Cursor, DamagedBlock, Group, Topic};
 #[cfg(fuzzing)]
 pub(crate) use {commit::CommitRecord, dedupe::DedupeRecord, route::Pin, tombstone::Tombstone};
 
@@ -221,6 +224,7 @@ impl Shard {
             Command::ListDead(list) => self.list_dead_reads(list),
             Command::Explain(explain) => self.explain_reads(explain),
             Command::Purge(purge) | Command::WouldPurge(purge) => self.purge_reads(purge),
+            Command::Repair(repair) => self.repair_reads(repair),
             Command::Commit(commit) => self.commit_reads(commit),
             Command::Send { target } => self.send_reads(*target),
             Command::Arrive(arrive) => self.arrive_reads(arrive),
@@ -316,6 +320,7 @@ impl Shard {
             Command::Explain(explain) => self.explain(now, explain, found),
             Command::Purge(purge) => self.purge(now, purge, found),
             Command::WouldPurge(purge) => self.would_purge(purge, found),
+            Command::Repair(repair) => self.repair(now, repair, found),
             Command::Commit(commit) => self.commit(now, commit, found),
             Command::Send { target } => self.send(now, *target, found),
             Command::Arrive(arrive) => self.arrive(now, arrive, found),
@@ -365,10 +370,12 @@ impl Shard {
             self.live.wakeups.pop_first();
             match wakeup {
                 Wakeup::Soon(group, lane, offset) => {
-                    let is_read = self
-                        .groups
-                        .get(&group)
-                        .is_some_and(|group| !group.consumers.is_empty() && !group.is_paused(now));
+                    let is_read = self.groups.get(&group).is_some_and(|group| {
+                        let topic = &self.topics[&group.row.topic];
+                        !group.consumers.is_empty()
+                            && !group.is_paused(now)
+                            && self.damage_of(topic, group, lane).is_none()
+                    });
                     if is_read
                         && self.may_read_retries([].iter())
                         && let Some(want) = self.retry_to_read(group, lane, offset)

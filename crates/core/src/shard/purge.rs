@@ -9,9 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::change::{Change, DeadRow, Decision, End, LaneState, Lookup, Reads};
+use crate::change::{Change, DeadRow, Decision, LaneState, Lookup, Reads};
 use crate::command::{Purge, Rejection, Reply};
-use crate::effect::DoubtCause;
 use crate::id::{Lane, MessageId, Offset, ShardId};
 use crate::limits::PURGE_MAX;
 use crate::pack;
@@ -123,17 +122,7 @@ impl Shard {
                 let group = &self.groups[id];
                 if let Some(open) = group.cursor(lane).open.get(offset) {
                     let held = Held { topic: dlq, group, lane, offset, entry: &open.entry };
-                    match self.effects_under(now, &held, found) {
-                        Ok(mut effects) => {
-                            // Two dead letters may share an effect.
-                            effects.as_changed_by(changes);
-                            let cause = DoubtCause::Abandoned;
-                            self.orphan_effects(now, &held, effects, cause, changes);
-                        }
-                        Err(Refusal::Needs(more)) => needs.extend(more),
-                        Err(refusal) => return Err(refusal),
-                    }
-                    self.end(&held, End::Purged, changes);
+                    self.purge_open(now, &held, found, changes, &mut needs)?;
                 }
             }
             changes.push(Change::MessageGone { topic, lane, offset });

@@ -77,6 +77,9 @@ impl Shard {
         let Some(topic) = self.topics.get(&id) else {
             return (Vec::new(), chore(None));
         };
+        if !self.may_trim(topic, lane) {
+            return (Vec::new(), chore(Some(now.after(interval_ms(&topic.settings)))));
+        }
         let before = topic.lane(lane);
         let mut state = before.clone();
         let slowest = self.slowest(topic, lane);
@@ -132,7 +135,13 @@ impl Shard {
             .collect()
     }
 
-    fn open_offsets(&self, topic: &Topic, lane: Lane, from: Offset, to: Offset) -> Vec<Offset> {
+    pub(super) fn open_offsets(
+        &self,
+        topic: &Topic,
+        lane: Lane,
+        from: Offset,
+        to: Offset,
+    ) -> Vec<Offset> {
         let mut offsets: Vec<Offset> = topic
             .groups
             .values()
@@ -163,7 +172,7 @@ impl Shard {
     /// that holds it can reach. None while another group has the same message open.
     pub(super) fn trim_gap(&self, topic: &Topic, lane: Lane, offset: Offset) -> Option<Change> {
         let state = topic.lane(lane);
-        if offset >= state.trimmed || topic.is_dlq() {
+        if offset >= state.trimmed || topic.is_dlq() || !self.may_trim(topic, lane) {
             return None;
         }
         let reach =

@@ -120,6 +120,7 @@ fn because(now: Timestamp, why: Blocked, paused: Option<&Paused>) -> String {
         (Blocked::OpenLimit, _) => "the group has as many open as its shard allows".into(),
         (Blocked::NothingNew, _) => "everything was delivered".into(),
         (Blocked::Loading, _) => "messages are being read".into(),
+        (Blocked::Quarantined, _) => "stored rows are damaged; run `driftq shard repair`".into(),
     }
 }
 

@@ -284,13 +284,20 @@ impl Shard {
             let held = Held { topic, group, lane, offset, entry: &open.entry };
             return Ok(self.standing_of_open(claim, held));
         }
+        if let Some(damaged) = cursor.damage_at(offset) {
+            return Err(damaged.clone().into());
+        }
         let remembered = tombstone::find(now, group, lane, offset, found)?;
         Ok(standing_of_settled(now, claim, topic, remembered))
     }
 
     fn standing_of_open<'a>(&self, claim: &Claim, held: Held<'a>) -> Standing<'a> {
         match claim {
-            Claim::Token(token, _) if token.attempt != held.entry.attempt => {
+            // A token from before a repair may have any attempt: see `reopen`.
+            Claim::Token(token, _)
+                if token.attempt != held.entry.attempt
+                    || token.granted_at < held.entry.first_at =>
+            {
                 let state = match held.entry.is_leased() {
                     true => Stale::Leased,
                     false => Stale::Waiting,

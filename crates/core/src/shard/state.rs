@@ -6,7 +6,9 @@ use crate::change::{
     Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, TopicKind, TopicRow, Want,
 };
 use crate::command::Peer;
-use crate::id::{ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
+use crate::id::{BatchNo, ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
+use crate::limits::BLOCK_OFFSETS;
+use crate::pack::Damaged;
 use crate::settings::{RetryPolicy, Settings};
 use crate::shard::cache::Cache;
 use crate::shard::open::OpenEntries;
@@ -25,6 +27,8 @@ pub(crate) struct Topic {
     pub(crate) dlq: Option<TopicId>,
     /// Volatile: partition of the next message without a key.
     pub(crate) keyless_turn: u32,
+    /// Volatile: lanes with a page that is damaged or missing.
+    pub(crate) damaged: BTreeMap<Lane, Damaged>,
 }
 
 impl Topic {
@@ -108,6 +112,18 @@ pub(crate) struct Cursor {
     pub(crate) returned: BTreeSet<(Timestamp, Offset)>,
     /// Volatile: fresh messages since the last retry.
     pub(crate) fresh_run: u8,
+    /// Volatile: blocks that are damaged or missing. Which of their messages are open is unknown.
+    pub(crate) damaged: BTreeMap<u64, DamagedBlock>,
+}
+
+/// A block of open entries that cannot be read.
+#[derive(Debug, Clone)]
+pub(crate) struct DamagedBlock {
+    pub(crate) why: Damaged,
+    /// The batch that wrote it; None: it is missing.
+    pub(crate) batch: Option<BatchNo>,
+    /// Its messages below this were opened again.
+    pub(crate) repaired_to: Offset,
 }
 
 impl Cursor {
@@ -122,12 +138,14 @@ impl Cursor {
             retries: BTreeSet::new(),
             returned: BTreeSet::new(),
             fresh_run: 0,
+            damaged: BTreeMap::new(),
         }
     }
 
     /// The lowest offset a recovery must look at.
     pub(crate) fn low(&self) -> Offset {
-        self.open.first().unwrap_or(self.next)
+        let unknown = self.damaged.keys().next().map(|block| block * BLOCK_OFFSETS);
+        [self.open.first(), unknown].into_iter().flatten().min().unwrap_or(self.next)
     }
 
     pub(crate) fn waiting(&self) -> usize {

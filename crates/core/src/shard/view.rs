@@ -92,6 +92,7 @@ impl Shard {
         let (state, cursor) = (topic.lane(lane), group.cursor(lane));
         let has_credit = group.consumers.iter().any(|id| self.live.consumers[id].has_credit());
         let reasons = [
+            (self.damage_of(topic, group, lane).is_some(), Blocked::Quarantined),
             (group.is_paused(now), Blocked::Paused),
             (group.consumers.is_empty(), Blocked::NoConsumers),
             (!has_credit, Blocked::NoCredit),

@@ -45,7 +45,7 @@ pub(crate) struct Held {
     pub(crate) withheld: usize,
     /// Numbers of the batches that were released.
     pub(crate) released: Vec<u64>,
-    pub(crate) died: Option<Damaged>,
+    pub(crate) damaged: Vec<Damaged>,
     next_ticket: u64,
 }
 
@@ -84,7 +84,7 @@ impl Held {
             deliveries: Vec::new(),
             withheld: 0,
             released: Vec::new(),
-            died: None,
+            damaged: Vec::new(),
             next_ticket: 0,
         }
     }
@@ -108,7 +108,7 @@ impl Held {
                     self.commits.push_back(Committing { batch, writes, is_stored: false });
                 }
                 Output::Release(release) => self.release(release),
-                Output::Die(damaged) => self.died = Some(damaged),
+                Output::Damaged(damaged) => self.damaged.push(damaged),
             }
         }
     }
@@ -206,7 +206,7 @@ impl Held {
     pub(crate) fn settle(&mut self) {
         for _ in 0..10_000 {
             self.turn();
-            if self.died.is_some() || self.commits.is_empty() && self.reads.is_empty() {
+            if self.commits.is_empty() && self.reads.is_empty() {
                 return;
             }
             while !self.reads.is_empty() {

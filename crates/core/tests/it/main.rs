@@ -29,6 +29,7 @@ mod peek;
 mod pipeline;
 mod property;
 mod purge;
+mod quarantine;
 mod recovery;
 mod redrive;
 mod retention;

@@ -143,7 +143,7 @@ impl Model {
 
     /// Takes note of what was released.
     fn see(&mut self, held: &mut Held) {
-        assert_eq!(held.died, None);
+        assert_eq!(held.damaged, []);
         for (ticket, answered) in std::mem::take(&mut held.answers) {
             if let Some((partition, value)) = self.asked.remove(&ticket) {
                 let Ok(Reply::Produced(receipt)) = answered else { panic!("{answered:?}") };

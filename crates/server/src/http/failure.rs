@@ -315,7 +315,9 @@ impl From<Rejection> for Failure {
                     None => failure,
                 }
             }
-            Rejection::Poisonous => Failure::new(ErrorCode::Internal, says).with("outcome", "none"),
+            Rejection::Poisonous | Rejection::Damaged { .. } => {
+                Failure::new(ErrorCode::Internal, says).with("outcome", "none")
+            }
         }
     }
 }

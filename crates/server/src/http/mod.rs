@@ -30,6 +30,7 @@ mod pointers;
 mod produce;
 mod receive;
 mod refusals;
+mod repair;
 mod session;
 mod settle;
 mod topics;
@@ -140,6 +141,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(health::version))
         .routes(routes!(topics::list, topics::create))
         .routes(routes!(topics::show, topics::patch, topics::delete))
+        .routes(routes!(repair::repair))
         .routes(routes!(peek::messages))
         .routes(routes!(groups::list))
         .routes(routes!(groups::show, groups::create, groups::delete))

@@ -361,7 +361,13 @@ impl<'a> Serving<'a> {
                     self.commits.push_back(Box::pin(async move { (no, done.await) }));
                 }
                 Output::Release(release) => self.release(release, mailbox),
-                Output::Die(damaged) => return Err(Over::Damaged(damaged)),
+                Output::Damaged(damaged) => {
+                    let shard = self.ownership.shard.0;
+                    tracing::error!(
+                        shard,
+                        "{damaged}; repair its topic with `driftq shard repair`"
+                    );
+                }
             }
         }
         Ok(())

@@ -206,7 +206,7 @@ impl Node {
                         self.pipeline.on(self.now, Input::CommitDone(batch.no), &mut outputs);
                     }
                     Output::Release(_) => {}
-                    Output::Die(damaged) => panic!("{damaged}"),
+                    Output::Damaged(damaged) => panic!("{damaged}"),
                 }
             }
         }

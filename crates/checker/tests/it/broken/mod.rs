@@ -185,6 +185,7 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I58], operator::settings_are_shown_that_are_not),
     (&[I58], operator::a_pointer_is_shown_where_it_does_not_lead),
     (&[I59], operator::granted_while_paused),
+    (&[I1], operator::a_message_is_given_up_that_nothing_damaged),
     (&[I60], dead::exhausted_by_an_attempt_nobody_was_shown),
 ];
 

@@ -264,3 +264,20 @@ pub(super) fn granted_while_paused(tale: &mut Tale, wrong: bool) {
     tale.acks(0, 1);
     tale.is_over();
 }
+
+pub(super) fn a_message_is_given_up_that_nothing_damaged(tale: &mut Tale, wrong: bool) {
+    tale.makes_group();
+    tale.produces(1);
+    let damaged = if wrong { 1..2 } else { 0..1 };
+    tale.happens(What::Corrupted {
+        shard: 0,
+        topic: orders(),
+        partition: 0,
+        from: damaged.start,
+        to: damaged.end,
+    });
+    tale.commits([Fact::Lost { topic: orders(), partition: 0, offset: 0 }]);
+    tale.leases(0, 1);
+    tale.acks(0, 1);
+    tale.is_over();
+}

@@ -306,14 +306,14 @@ fn a_damaged_page_stops_the_shard_wherever_the_damage_is() {
             row.body = body.into();
         });
         held.turn();
-        let died = held.died.as_ref().unwrap_or_else(|| panic!("bit {at} goes unnoticed"));
-        assert!(died.key.contains("Page"), "{died}");
+        let damaged = held.damaged.first().unwrap_or_else(|| panic!("bit {at} goes unnoticed"));
+        assert!(damaged.key.contains("Page"), "{damaged}");
         assert!(held.deliveries.is_empty());
     }
 }
 
 #[test]
-fn a_damaged_record_stops_the_shard() {
+fn a_damaged_record_fails_the_command_that_needs_it() {
     let mut held = ready();
     held.ask(keyed("pay", "k")).expect("stored");
     held.crash();
@@ -325,13 +325,15 @@ fn a_damaged_record_stops_the_shard() {
         body[3] ^= 1;
         row.body = body.into();
     });
-    assert!(held.died.is_some());
-    held.turn();
-    assert_eq!(held.answer(repeat), None, "nobody is told anything");
+    held.settle();
+    let answer = held.answer(repeat).expect("it is answered");
+    assert!(answer.contains("stored data is damaged"), "{answer}");
+    assert_eq!(held.damaged.len(), 1);
+    held.ask(keyed("pay", "other")).expect("the shard goes on");
 }
 
 #[test]
-fn a_page_that_is_not_there_stops_the_shard() {
+fn a_missing_page_is_found() {
     let mut held = ready();
     held.ask(produce("hello")).expect("stored");
     held.crash();
@@ -339,8 +341,10 @@ fn a_page_that_is_not_there_stops_the_shard() {
     held.turn();
     held.finish_commit();
     held.finish_read_with(|rows| rows[0].clear());
-    let died = held.died.as_ref().expect("a message is missing");
-    assert_eq!(died.why, "it is not there");
+    held.settle();
+    let damaged = held.damaged.first().expect("a message is missing");
+    assert_eq!(damaged.why, "it is missing");
+    assert!(held.deliveries.is_empty());
 }
 
 #[test]
@@ -375,5 +379,5 @@ fn a_page_that_nobody_needs_any_more_may_be_gone_when_its_read_returns() {
     }
     held.finish_read();
     held.settle();
-    assert_eq!(held.died, None);
+    assert_eq!(held.damaged, []);
 }

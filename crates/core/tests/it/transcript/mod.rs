@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_core::change::{Change, Effect};
+use driftq_core::row::Key;
 use driftq_core::{
     Answered, Batch, Command, ConsumerId, EffectToken, Image, Input, LeaseToken, Message,
     MessageId, Output, Pipeline, PipelineConfig, Shard, ShardConfig, ShardId, Ticket, Timestamp,
@@ -203,6 +204,16 @@ impl World {
         match rest {
             "" | "wait" => {}
             "crash" => self.crash(until),
+            damage if damage.starts_with("damage ") => self.damage(&damage[7..], false),
+            lose if lose.starts_with("lose ") => self.damage(&lose[5..], true),
+            damage if damage.starts_with("crash and damage ") => {
+                self.damage(&damage[17..], false);
+                self.crash(until);
+            }
+            lose if lose.starts_with("crash and lose ") => {
+                self.damage(&lose[15..], true);
+                self.crash(until);
+            }
             down if down.starts_with("crash until ") => self.crash(script::time(&down[12..])),
             keep if keep.starts_with("keep ") => self.keep(&keep[5..]),
             keep if keep.starts_with("keep-effect ") => self.keep_effect(&keep[12..]),
@@ -233,6 +244,15 @@ impl World {
         assert!(now >= self.now, "time does not go back in a transcript");
         self.now = now;
         self.clock.store(now.0, Ordering::Relaxed);
+    }
+
+    /// `page 2`: the third row of the table is damaged or missing from now on.
+    fn damage(&mut self, row: &str, is_missing: bool) {
+        let (table, index) = row.split_once(' ').expect("a table and the number of a row");
+        let keys = self.engine.keys(self.config.shard);
+        let of_table = |key: &&Key| format!("{:?}", key.table()).to_lowercase() == table;
+        let key = keys.iter().filter(of_table).nth(index.parse().expect("a number"));
+        self.engine.damage(self.config.shard, key.expect("there is such a row"), is_missing);
     }
 
     /// Nobody is there until `until`.
@@ -307,7 +327,7 @@ impl World {
                     self.feed(Input::CommitDone(batch.no));
                 }
                 Output::Release(release) => self.show(&release.batch),
-                Output::Die(damaged) => panic!("{damaged}"),
+                Output::Damaged(damaged) => self.lines.push(format!("damage: {damaged}")),
             }
         }
     }

@@ -4,7 +4,7 @@ use driftq_core::audit::{ChainHash, Tip};
 use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
 use driftq_core::command::{
     Arrive, Arrived, AuditSlice, DeadLetter, Event, Explained, ExplainedMessage, Full, InGroup,
-    PeekedMessage, Routed,
+    PeekedMessage, Repaired, Routed,
 };
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
@@ -117,6 +117,11 @@ pub(crate) fn reply(answered: &Answered) -> String {
             }
             Reply::GroupDeleted { backlog, open } => {
                 format!("deleted with backlog {backlog}, open {open}")
+            }
+            Reply::Repaired(repaired) => {
+                let Repaired { lost, reopened, next } = repaired;
+                let next = next.map_or("done".into(), |next| format!("next {next}"));
+                format!("lost {lost:?}, reopened {reopened:?}, {next}")
             }
             Reply::Sought(sought) => format!(
                 "moved {:?} redelivers {} skips {} dropped {}",
@@ -342,6 +347,10 @@ fn event(event: &Event) -> String {
 
 fn changed(world: &mut World, change: &Change) -> Option<String> {
     Some(match change {
+        Change::Lost { lane, from, messages, .. } => {
+            format!("{lane}:{from}..{} lost", from + messages.len() as u64)
+        }
+        Change::BlockGone { block, .. } => format!("block {block} repaired"),
         Change::Open { group, lane, offset, entry, .. } => {
             let place = place(world, *group, *lane, *offset);
             let at = time(entry.at);

@@ -3,7 +3,7 @@
 use driftq_core::command::{
     Arrived, Beside, Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold,
     Join, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, PeerKind,
-    Produce, Purge, Redrive, Routed, Seek, SeekTo, Seen, Start, TopicName,
+    Produce, Purge, Redrive, Repair, Routed, Seek, SeekTo, Seen, Start, TopicName,
 };
 use driftq_core::{
     Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
@@ -126,6 +126,12 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
         })),
         "storage" => Command::StorageLow(word(1) == "low"),
         "resume" => Command::Resume(group(word(1))),
+        "repair" => Command::Repair(Repair {
+            topic: topic(word(1)),
+            partition: word(2).parse().expect("a partition"),
+            from: option(&words, "from").map_or(0, |from| from.parse().expect("an offset")),
+            dry_run: flag(&words, "dry"),
+        }),
         "seek" => Command::Seek(Seek {
             name: group(word(1)),
             to: seek_to(word(2)),

@@ -1,0 +1,67 @@
+//! Repairing the partitions of a topic. Many steps of the core's make one call.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use driftq_api::repair::{LostMessages, RedeliveredMessages, Repair as RepairRequest, Repaired};
+use driftq_api::schema::TopicName;
+use driftq_core::command::Repair;
+use driftq_core::{Command, Reply};
+use tracing::warn;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param, flag};
+use super::openapi::{Missing, QueryForm};
+use super::{App, topic_name, unexpected};
+
+impl Ask for RepairRequest {
+    const QUERY: &'static [Param] = &[flag("dry_run", &["dry_run"])];
+}
+
+/// Gives up messages that cannot be read any more, and delivers those again whose state is unknown.
+#[utoipa::path(
+    post, path = "/v1/topics/{topic}/repair", operation_id = "repair_topic", tag = "topics",
+    params(("topic" = TopicName, Path), QueryForm<RepairRequest>),
+    request_body = RepairRequest,
+    responses((status = 200, description = "repaired, or what would be", body = Repaired), Missing),
+)]
+pub(crate) async fn repair(
+    State(app): State<App>,
+    Path(topic): Path<String>,
+    input: Input<RepairRequest>,
+) -> Result<Json<Repaired>, Failure> {
+    let dry_run = input.asked.dry_run;
+    let name = topic_name(&topic);
+    let Reply::Topic(view) = app.ask(Command::ViewTopic(name.clone())).await? else {
+        return Err(unexpected());
+    };
+    let (mut lost, mut redelivered) = (Vec::new(), Vec::new());
+    for partition in 0..view.partitions.len() as u32 {
+        let mut from = Some(0);
+        while let Some(next) = from {
+            let repair = Repair { topic: name.clone(), partition, from: next, dry_run };
+            let Reply::Repaired(step) = app.ask(Command::Repair(repair)).await? else {
+                return Err(unexpected());
+            };
+            step.lost.into_iter().for_each(|(from, to)| add_lost(&mut lost, partition, from, to));
+            redelivered.extend(step.reopened.into_iter().map(|(group, from, to)| {
+                RedeliveredMessages { group: group.to_string(), partition, from, to }
+            }));
+            from = step.next;
+        }
+    }
+    let messages_lost: u64 = lost.iter().map(|range| range.to - range.from).sum();
+    let messages_redelivered: u64 = redelivered.iter().map(|range| range.to - range.from).sum();
+    if !dry_run {
+        warn!(topic, messages_lost, messages_redelivered, "topic repaired");
+    }
+    let status = if dry_run { "checked" } else { "repaired" };
+    Ok(Json(Repaired { status, dry_run, lost, redelivered, messages_lost, messages_redelivered }))
+}
+
+/// Steps cut a long range into pieces.
+fn add_lost(lost: &mut Vec<LostMessages>, partition: u32, from: u64, to: u64) {
+    match lost.last_mut().filter(|last| last.partition == partition && last.to == from) {
+        Some(last) => last.to = to,
+        None => lost.push(LostMessages { partition, from, to }),
+    }
+}
