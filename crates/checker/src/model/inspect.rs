@@ -138,7 +138,8 @@ impl<'a> Model<'_, 'a> {
         match entry.state {
             State::Fresh => {
                 let only = message.put.for_group;
-                let is_for_another = only.is_some_and(|only| only != places.group_of(cursor));
+                let is_for_another = only.is_some_and(|only| only != places.group_of(cursor))
+                    || self.is_dropped(cursor, shown.offset);
                 match shown.offset < self.cursors[cursor].next || is_for_another {
                     true => is_settled,
                     false => shown.state == ShownState::Ready,

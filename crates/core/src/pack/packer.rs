@@ -147,7 +147,8 @@ impl Packer {
         }
         for (topic, lane, from, bytes, messages) in lost {
             let messages: Vec<&Message> = messages.iter().map(|message| &**message).collect();
-            let placed = pages(topic, lane, from, bytes, now, &messages, false);
+            let at = messages.first().map_or(now, |message| message.produced_at);
+            let placed = pages(topic, lane, from, bytes, at, &messages, false);
             rows.extend(placed.into_iter().map(|row| (row.key.clone(), Some(row))));
         }
         for (group, lane, block, batch) in repaired {

@@ -160,7 +160,10 @@ impl<'a> Found<'a> {
     ) -> Result<(Vec<PageState>, Offset), Reads> {
         let rows = self.answer(Lookup::Pages { topic, lane, from })?;
         let (rows, end) = self.overlay.page_rows(topic, lane, from, rows);
-        let state = |row: &Row| PageState { last: last_of(row), content: open_page(row) };
+        let state = |row: &Row| {
+            let at = PageAt::of(row).map_or(Timestamp(0), |page| page.at);
+            PageState { last: last_of(row), at, content: open_page(row) }
+        };
         Ok((rows.into_iter().map(state).collect(), end))
     }
 
@@ -394,6 +397,8 @@ impl PageAt {
 pub(crate) struct PageState {
     /// Its last offset.
     pub(crate) last: Offset,
+    /// When it was stored.
+    pub(crate) at: Timestamp,
     pub(crate) content: Result<Page, Damaged>,
 }
 

@@ -74,7 +74,7 @@ impl Shard {
             // The bounds of a damaged page are those that its neighbours leave.
             let base = page.content.as_ref().map_or(expected, |content| content.base);
             if base > expected && !topic.is_dlq() {
-                let gap = Gap { from: expected, to: base, bytes: page.bytes_before() };
+                let gap = Gap { from: expected, to: base, bytes: page.bytes_before(), at: page.at };
                 if let Some(step) = self.lose(now, topic, lane, gap, dry_run, found)? {
                     return Ok(step);
                 }
@@ -92,7 +92,7 @@ impl Shard {
         }
         let end = end.min(state.high).max(expected);
         if expected < end && !topic.is_dlq() {
-            let gap = Gap { from: expected, to: end, bytes: None };
+            let gap = Gap { from: expected, to: end, bytes: None, at: now };
             if let Some(step) = self.lose(now, topic, lane, gap, dry_run, found)? {
                 return Ok(step);
             }
@@ -128,7 +128,7 @@ impl Shard {
         if from >= first {
             let bytes = gap.bytes.filter(|_| to == gap.to);
             let bytes = bytes.unwrap_or_else(|| bytes_at(topic.lane(lane), to));
-            let messages = (from..to).map(|_| self.placeholder(now)).collect();
+            let messages = (from..to).map(|_| self.placeholder(gap.at)).collect();
             let topic = topic.row.id;
             step.changes.push(Change::Lost { topic, lane, from, bytes, messages });
         }
@@ -184,10 +184,10 @@ impl Shard {
     }
 
     /// A message that no group is given: no group has an empty name.
-    fn placeholder(&self, now: Timestamp) -> Arc<Message> {
+    fn placeholder(&self, produced_at: Timestamp) -> Arc<Message> {
         Arc::new(Message {
             restore: self.config.restore,
-            produced_at: now,
+            produced_at,
             key: Default::default(),
             value: Default::default(),
             envelope: Envelope::default(),
@@ -201,11 +201,14 @@ impl Shard {
     }
 }
 
-/// Offsets without a page, and the byte total of the lane after them, if it is known.
+/// Offsets without a page.
 struct Gap {
     from: Offset,
     to: Offset,
+    /// The byte total of the lane after them, if it is known.
     bytes: Option<u64>,
+    /// When the page after them was stored. Pages are in the order of their times.
+    at: Timestamp,
 }
 
 pub(super) fn reply(repaired: Repaired) -> Decision {
