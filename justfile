@@ -172,9 +172,9 @@ small:
     cargo build --quiet --release -p driftq-cli
     cargo run --quiet -p xtask -- small target/release/driftq
 
-# Every decoder against bytes that nobody wrote, each for SECONDS; the figure is in the last line
-fuzz SECONDS='30':
-    fuzz/run {{ SECONDS }}
+# Every decoder, or TARGET, against bytes that nobody wrote, each for SECONDS; the figure is in the last line
+fuzz SECONDS='30' TARGET='':
+    fuzz/run {{ SECONDS }} {{ TARGET }}
 
 # 2 000 000 messages waiting on SQLite: memory, restart, speed against 10 000 waiting
 backlog: (measure 'backlog')
