@@ -34,7 +34,10 @@ impl Check {
             output::talk(format_args!("problem: {problem}"));
         }
         let problems = checked.problems.len();
-        anyhow::ensure!(problems == 0, "{problems} problems: restore from a backup");
+        anyhow::ensure!(
+            problems == 0,
+            "{problems} problems: restore a backup, or see `driftq shard repair --help`"
+        );
         output::talk("whole");
         Ok(())
     }

@@ -178,7 +178,11 @@ async fn check(format: Format, url: &str, shard: Option<u32>) -> anyhow::Result<
     for problem in &problems {
         output::talk(format_args!("problem: {problem}"));
     }
-    anyhow::ensure!(problems.is_empty(), "{} problems: restore from a backup", problems.len());
+    anyhow::ensure!(
+        problems.is_empty(),
+        "{} problems: restore a backup, or see `driftq shard repair --help`",
+        problems.len()
+    );
     output::talk("whole");
     Ok(())
 }

@@ -32,7 +32,7 @@ fn a_damaged_page_stops_its_partition_until_it_is_repaired() {
         1
         $ driftq check --data data 2>&1 | grep problem
         problem: row Page { topic: TopicId(1), lane: Lane(0), last: 1 } is damaged: it is too short
-        error: 1 problems: restore from a backup
+        error: 1 problems: restore a backup, or see `driftq shard repair --help`
     "#]]);
     let server = stage.start_with_log(&["serve", "--data", "data", "--log", "error"]);
     stage.check(&expect![[r#"

@@ -99,7 +99,7 @@ fn a_missing_page_stops_its_lane_until_it_is_repaired() {
 #[test]
 fn an_open_delivery_of_a_lost_message_ends_with_its_repair() {
     check(expect![[r#"
-        100s topic orders 1 attempts=1
+        100s topic orders 1 retry=1,1s,1s
             created
         100s join a orders/biller
             joined
@@ -111,8 +111,8 @@ fn an_open_delivery_of_a_lost_message_ends_with_its_repair() {
             refused: stored data is damaged (row page of topic 1, lane 0, offset 0 is damaged: it is missing); nothing was changed
             damage: row page of topic 1, lane 0, offset 0 is damaged: it is missing
         140s view orders/biller
-            orders/biller 0:0 expired, due 131.342s
-            next 1 of 1, committed -1, backlog 1, leased 0, waiting 1 (first 131.342s), quarantined
+            damage: row page of topic 1, lane 0, offset 0 is damaged: it is missing
+            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, quarantined
         141s repair orders 0
             lost [(0, 1)], reopened [], next 1
             orders/biller 0:0 purged
