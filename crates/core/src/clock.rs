@@ -4,6 +4,8 @@
 //!    already handed out.
 //! 2. When the authority is behind, time goes on at monotonic speed from the greatest value known,
 //!    and [`Clock::lead_ms`] says by how much it leads.
+//!
+//! Samples come through the process's [`JumpGuard`](crate::JumpGuard), which holds back long forward jumps.
 
 use crate::Timestamp;
 

@@ -10,6 +10,7 @@ pub mod command;
 pub mod effect;
 mod id;
 mod jitter;
+mod jump_guard;
 pub mod limits;
 mod lost;
 mod message;
@@ -33,6 +34,9 @@ pub use command::{Command, Rejection, Reply};
 pub use id::{
     BatchNo, ConsumerId, Epoch, Generation, GroupId, Lane, MessageId, NUMBER_MAX, NodeId,
     NotAMessageId, Offset, OwnerId, ShardId, Text, TopicId,
+};
+pub use jump_guard::{
+    BootRecord, ClockOrigin, ClockRecord, HeldJump, JUMP_MS_MAX, JumpGuard, StoredClock,
 };
 pub use lost::{HELD_MS, Lost};
 pub use message::{
