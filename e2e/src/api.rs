@@ -74,6 +74,12 @@ impl Api {
         Ok(Reply { status, body })
     }
 
+    /// The page that Prometheus reads.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
+        let page = self.base.replace("/v1", "/metrics");
+        Ok(self.http.get(page).send().await?.error_for_status()?.text().await?)
+    }
+
     /// GET.
     pub async fn get(&self, path: &str) -> anyhow::Result<Reply> {
         self.send(Method::GET, path, None).await

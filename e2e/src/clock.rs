@@ -5,33 +5,65 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
 
-/// A wall clock that runs at normal speed, so many milliseconds ahead of or behind the machine's.
+/// A wall clock that runs at normal speed, ahead of or behind the machine's.
 #[derive(Debug, Clone)]
 pub struct Clock {
     library: PathBuf,
-    offset_ms: i64,
+    offset: Offset,
+}
+
+#[derive(Debug, Clone)]
+enum Offset {
+    /// As `libfaketime` writes it.
+    Fixed(String),
+    /// A file that has it.
+    File(PathBuf),
 }
 
 impl Clock {
     /// A clock that reads this Unix time in milliseconds now.
     pub fn at(unix_ms: u64) -> anyhow::Result<Clock> {
         let offset_ms = i64::try_from(unix_ms)? - i64::try_from(now_ms()?)?;
-        Ok(Clock { library: library()?, offset_ms })
+        Ok(Clock { library: library()?, offset: Offset::Fixed(written(offset_ms)) })
+    }
+
+    /// The machine's clock until it is set, which a running process sees at once.
+    pub fn in_file(file: PathBuf) -> anyhow::Result<Clock> {
+        let clock = Clock { library: library()?, offset: Offset::File(file) };
+        clock.set(0)?;
+        Ok(clock)
+    }
+
+    /// Sets a clock in a file to so many milliseconds ahead of the machine's.
+    pub fn set(&self, ahead_ms: i64) -> anyhow::Result<()> {
+        let Offset::File(file) = &self.offset else { anyhow::bail!("this clock is not in a file") };
+        // Nobody sees half of it.
+        let new = file.with_extension("new");
+        std::fs::write(&new, written(ahead_ms))?;
+        Ok(std::fs::rename(new, file)?)
     }
 
     /// Environment variables under which a process reads this clock.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
-        let (sign, ms) =
-            (if self.offset_ms < 0 { '-' } else { '+' }, self.offset_ms.unsigned_abs());
+        let offset = match &self.offset {
+            Offset::Fixed(offset) => ("FAKETIME", offset.clone()),
+            Offset::File(file) => ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
+        };
         vec![
+            offset,
+            ("FAKETIME_NO_CACHE", "1".to_owned()),
             ("LD_PRELOAD", self.library.display().to_string()),
-            ("FAKETIME", format!("{sign}{}.{:03}", ms / 1_000, ms % 1_000)),
             // Timers and file times stay those of the machine.
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
             ("DONT_FAKE_MONOTONIC", "1".to_owned()),
             ("NO_FAKE_STAT", "1".to_owned()),
         ]
     }
+}
+
+fn written(offset_ms: i64) -> String {
+    let (sign, ms) = (if offset_ms < 0 { '-' } else { '+' }, offset_ms.unsigned_abs());
+    format!("{sign}{}.{:03}", ms / 1_000, ms % 1_000)
 }
 
 /// The machine's time in Unix milliseconds.

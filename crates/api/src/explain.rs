@@ -4,6 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::Time;
+use crate::clock::HeldClock;
 use crate::effect::Effect;
 use crate::group::{Consumer, Cursor};
 use crate::schema::{
@@ -31,6 +32,8 @@ pub struct ExplainedEffect {
     pub what: &'static str,
     pub says: String,
     pub effect: Effect,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<HeldClock>,
 }
 
 /// An effect under a delivery.
@@ -67,6 +70,8 @@ pub struct Message {
     pub idempotency_key: Option<String>,
     pub groups: Vec<InGroup>,
     pub history: History,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<HeldClock>,
 }
 
 /// What a message went through.
@@ -147,4 +152,6 @@ pub struct Group {
     pub says: String,
     pub partitions: Vec<Cursor>,
     pub consumers: Vec<Consumer>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<HeldClock>,
 }

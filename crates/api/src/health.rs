@@ -12,7 +12,7 @@ pub struct Health {
     /// `ok`, `ready` or `not_ready`.
     #[schema(value_type = HealthStatus)]
     pub status: &'static str,
-    /// Why it is not ready.
+    /// Why it is not ready, or what needs attention although it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
 }

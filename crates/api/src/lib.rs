@@ -6,6 +6,7 @@
 
 pub mod audit;
 mod base64;
+pub mod clock;
 pub mod cluster;
 pub mod commit;
 pub mod dlq;

@@ -38,6 +38,8 @@ impl Explain {
             "effect" => of_effect(&answer),
             _ => of_message(&answer),
         };
+        let clock = text(&answer["clock"]["says"]);
+        let says = if clock.is_empty() { says } else { format!("{says}\n{clock}") };
         output::said(remote.output, &answer, &says);
         Ok(())
     }

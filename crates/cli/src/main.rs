@@ -2,6 +2,7 @@
 
 mod answer;
 mod client;
+mod clock;
 mod config;
 mod dev;
 mod dlq;
@@ -69,6 +70,7 @@ enum Cmd {
     Backup(offline::Backup),
     Node(node::Node),
     Shard(shard::Shard),
+    Clock(clock::Clock),
     Restored(moving::Restored),
     Copy(moving::CopyTo),
     Version(version::Version),
@@ -133,6 +135,7 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Check(check) => check.run(remote.output).await,
         Cmd::Backup(backup) => backup.run(remote.output).await,
         Cmd::Node(node) => node.run(remote).await,
+        Cmd::Clock(clock) => clock.run(remote).await,
         Cmd::Shard(shard) => shard.run(remote).await,
         Cmd::Restored(restored) => restored.run(remote.output).await,
         Cmd::Copy(copy) => copy.run(remote.output).await,

@@ -1,5 +1,6 @@
 //! The shell: tasks around shards, HTTP around tasks. It performs; the core decides.
 
+mod clock;
 mod cluster;
 pub mod config;
 pub mod http;

@@ -67,6 +67,11 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_shard_commands_total", "Commands in those batches."),
     ("driftq_shard_commit_ms_total", "Milliseconds until those batches were durable, together."),
     ("driftq_storage_free_bytes", "Bytes that can still be written to the data directory."),
+    ("driftq_clock_ahead_seconds", "Forward jump of the clock that is not followed, else 0."),
+    (
+        "driftq_clock_unchecked_total",
+        "Starts that could not compare the clock with an earlier one.",
+    ),
     ("driftq_requests_total", "Requests answered, by class of status."),
     ("driftq_request_seconds", "Time to the answer, the wait of a poll included."),
 ];
@@ -177,6 +182,7 @@ pub struct Metrics {
     commit_seconds: Histogram,
     commit_commands: Histogram,
     shard_lost: Counter,
+    clock_unchecked: Counter,
     requests: [Counter; CLASSES.len()],
     request_seconds: Histogram,
     /// Bytes, where they have an end.
@@ -219,6 +225,7 @@ impl Default for Metrics {
             commit_seconds: histogram("driftq_commit_seconds"),
             commit_commands: histogram("driftq_commit_commands"),
             shard_lost: counter("driftq_shard_lost_total"),
+            clock_unchecked: counter("driftq_clock_unchecked_total"),
             requests: CLASSES.map(|class| labelled("driftq_requests_total", "status", class)),
             request_seconds: histogram("driftq_request_seconds"),
             room: AtomicU64::new(u64::MAX),
@@ -294,6 +301,11 @@ impl Metrics {
         self.shard_lost.increment(1);
     }
 
+    /// The process started without a time to compare the clock with.
+    pub(crate) fn unchecked_clock(&self) {
+        self.clock_unchecked.increment(1);
+    }
+
     /// A request was answered.
     pub(crate) fn answered(&self, status: u16, took: Duration) {
         self.requests[class(status)].increment(1);
@@ -338,6 +350,8 @@ impl Metrics {
 pub(crate) struct Now {
     pub(crate) at: Timestamp,
     pub(crate) is_ready: bool,
+    /// The forward jump of the clock that is not followed.
+    pub(crate) clock_ahead_ms: u64,
     /// Empty while the shard does not answer.
     pub(crate) topics: Vec<TopicView>,
     pub(crate) groups: Vec<GroupView>,
@@ -353,6 +367,7 @@ impl Now {
             recorder.register_gauge(&Key::from_parts(name, labels.to_vec()), &META).set(value);
         };
         gauge("driftq_ready", &[], f64::from(u8::from(self.is_ready)));
+        gauge("driftq_clock_ahead_seconds", &[], self.clock_ahead_ms as f64 / 1_000.0);
         if let Some(bytes) = room {
             gauge("driftq_storage_free_bytes", &[], bytes as f64);
         }

@@ -13,6 +13,7 @@ use driftq_storage::{Engine, Identity, Memory, wall_clock};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::clock::{ClockWatch, NodeClock};
 use crate::cluster::Joining;
 use crate::config::{Config, EngineConfig};
 use crate::http::{
@@ -89,10 +90,12 @@ impl Server {
         let address = listener.address().map_err(failed)?;
         let metrics = Arc::new(Metrics::default());
         let (leaving, is_leaving) = watch::channel(false);
-        let joining = postgres.map(|postgres| Joining::new(postgres, &config, address));
+        let is_shared = postgres.is_some();
+        let (clock, stored) = NodeClock::start(engine.clone(), &metrics).await;
+        let joining = postgres.map(|postgres| Joining::new(postgres, &config, address, &clock));
         let among = joining.as_ref().map(Joining::among);
         let seat = among.as_ref().map(|among| among.seat.clone());
-        let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics, among);
+        let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics, &clock, among);
         let is_among_others = joining.is_some();
         if !is_among_others && let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
@@ -108,6 +111,8 @@ impl Server {
         // Before the first request.
         space.look().await;
         beside.spawn(space.run());
+        let watch = ClockWatch { clock: clock.clone(), stored, is_shared, reported: None };
+        beside.spawn(watch.run());
         let (draining, is_draining) = watch::channel(false);
         let guard = Guard {
             api_key: config.api_key,
@@ -123,6 +128,7 @@ impl Server {
             draining: is_draining.clone(),
             metrics,
             refusals: refusals.clone(),
+            clock,
             seat,
         });
         beside.spawn(refusals.tell());

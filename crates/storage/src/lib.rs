@@ -84,6 +84,16 @@ pub trait Engine: Send + Sync {
     fn room(&self) -> Answer<'_, Option<u64>> {
         Box::pin(async { Ok(None) })
     }
+
+    /// What the last [`put_meta`](Engine::put_meta) stored under this name, if the engine outlives the process.
+    fn meta(&self, _name: &'static str) -> Answer<'_, Option<String>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    /// Stores a text that belongs to no shard. Any node may; the last one counts.
+    fn put_meta(&self, _name: &'static str, _text: String) -> Answer<'_, ()> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
 /// The wall clock: the authority on time where there is one node.

@@ -4,6 +4,7 @@
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 mod expired_group_leaves_other_topics_served;
+mod forward_jump_of_the_clock_is_held_back;
 mod freed_open_limit_wakes_every_partition;
 mod groups_are_limited;
 mod http2;
@@ -127,6 +128,7 @@ async fn run_all(
             oversized_list_costs_no_memory,
             log_line_cannot_be_forged,
             tables_escape_control_characters,
+            forward_jump_of_the_clock_is_held_back,
         ]
     );
 }

@@ -17,6 +17,7 @@ use driftq_storage::postgres::{Member, Postgres};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::clock::NodeClock;
 use crate::config::Config;
 use crate::node::{Among, Commander, Order};
 
@@ -58,11 +59,17 @@ pub(crate) struct Joining {
     happened: mpsc::UnboundedReceiver<Event>,
     routes: watch::Sender<Routes>,
     renewed: watch::Sender<Instant>,
+    time: NodeClock,
 }
 
 impl Joining {
     /// As the others will know it.
-    pub(crate) fn new(postgres: Arc<Postgres>, config: &Config, listens: SocketAddr) -> Joining {
+    pub(crate) fn new(
+        postgres: Arc<Postgres>,
+        config: &Config,
+        listens: SocketAddr,
+        time: &NodeClock,
+    ) -> Joining {
         let (events, happened) = mpsc::unbounded_channel();
         let (renewed, seen) = watch::channel(Instant::now());
         let node = NodeId(fastrand::u64(1..=NUMBER_MAX));
@@ -75,6 +82,7 @@ impl Joining {
             happened,
             routes: watch::channel(Routes::default()).0,
             renewed,
+            time: time.clone(),
         }
     }
 
@@ -85,9 +93,9 @@ impl Joining {
 
     /// Takes part, and gives `orders` to the task of each shard, until `leaving` and everything is given up.
     pub(crate) async fn join(self, orders: Vec<Commander>, leaving: watch::Receiver<bool>) {
-        let Joining { seat, member, lease_ms, happened, routes, renewed } = self;
+        let Joining { seat, member, lease_ms, happened, routes, renewed, time } = self;
         let membership =
-            Membership { seat, member, lease_ms, happened, routes, renewed, orders, leaving };
+            Membership { seat, member, lease_ms, happened, routes, renewed, time, orders, leaving };
         membership.run().await;
     }
 }
@@ -101,6 +109,7 @@ struct Membership {
     routes: watch::Sender<Routes>,
     /// When its lease was last renewed.
     renewed: watch::Sender<Instant>,
+    time: NodeClock,
     /// What each shard's task is told.
     orders: Vec<Commander>,
     /// True: the process is to stop.
@@ -116,8 +125,12 @@ impl Membership {
         let mut is_leaving = false;
         let mut event = Event::Time;
         loop {
-            if let Event::Renewed(_) = &event {
+            if let Event::Renewed(shown) = &event {
                 self.renewed.send_replace(Instant::now());
+                // An idle node sees a jump too. An answer without this node has no time.
+                if shown.nodes.contains_key(&self.member.node) {
+                    self.time.sample(shown.at);
+                }
             }
             for action in machine.on(now(), event) {
                 match action {

@@ -2,6 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
+use driftq_api::clock::HeldClock;
 use driftq_api::explain::{
     EffectInBrief, Event as WireEvent, Explained, ExplainedEffect, Group as WireGroup, History,
     InGroup as WireInGroup, Lease, Message as WireMessage,
@@ -16,7 +17,9 @@ use utoipa::ToSchema;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, Query};
-use super::{App, NAMESPACE, convert, effect_view, effects, group_name, topic_name, unexpected};
+use super::{
+    App, NAMESPACE, clock, convert, effect_view, effects, group_name, topic_name, unexpected,
+};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -69,8 +72,9 @@ pub(crate) async fn explain(
     let Reply::Explained(explained) = app.ask(Command::Explain(Box::new(what))).await? else {
         return Err(unexpected());
     };
+    let clock = clock::held(&app);
     Ok(Json(match &*explained {
-        command::Explained::Message(message) => Explained::Message(shown(message)),
+        command::Explained::Message(message) => Explained::Message(shown(message, clock)),
         command::Explained::Group { says, view } => Explained::Group(WireGroup {
             what: "group",
             topic: view.topic.to_string(),
@@ -78,11 +82,13 @@ pub(crate) async fn explain(
             says: says.to_string(),
             partitions: convert::cursors(view),
             consumers: view.consumers.iter().map(convert::consumer).collect(),
+            clock,
         }),
         command::Explained::Effect { says, view } => Explained::Effect(Box::new(ExplainedEffect {
             what: "effect",
             says: says.to_string(),
             effect: effect_view::effect(view, true),
+            clock,
         })),
     }))
 }
@@ -125,7 +131,7 @@ fn one_of_them() -> Failure {
     Failure::invalid("", says)
 }
 
-fn shown(explained: &ExplainedMessage) -> WireMessage {
+fn shown(explained: &ExplainedMessage, clock: Option<HeldClock>) -> WireMessage {
     let message = explained.message.as_deref();
     let text = |text: &Option<driftq_core::Text>| text.as_deref().map(str::to_owned);
     WireMessage {
@@ -142,6 +148,7 @@ fn shown(explained: &ExplainedMessage) -> WireMessage {
             Some(events) => History::Kept(events.iter().map(event).collect()),
             None => History::NotKept("not kept"),
         },
+        clock,
     }
 }
 

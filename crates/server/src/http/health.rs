@@ -9,7 +9,7 @@ use driftq_core::{Command, Reply};
 
 use super::failure::Failure;
 use super::input::{Input, Nothing};
-use super::{App, NAMESPACE, topic_name, unexpected};
+use super::{App, NAMESPACE, clock, topic_name, unexpected};
 use crate::cluster::Seat;
 use crate::metrics::Now;
 
@@ -28,11 +28,13 @@ pub(crate) async fn alive(_: Input<Nothing>) -> Json<Health> {
     responses((status = 200, description = "ready", body = Health), (status = 503, description = "not ready", body = Health)),
 )]
 pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusCode, Json<Health>) {
-    let reasons = reasons(&app);
-    match reasons.is_empty() {
-        true => (StatusCode::OK, Json(Health { status: "ready", reasons })),
-        false => (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "not_ready", reasons })),
-    }
+    let mut reasons = reasons(&app);
+    let (code, status) = match reasons.is_empty() {
+        true => (StatusCode::OK, "ready"),
+        false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+    };
+    reasons.extend(warning(&app));
+    (code, Json(Health { status, reasons }))
 }
 
 /// Why a client should go elsewhere.
@@ -45,6 +47,11 @@ fn reasons(app: &App) -> Vec<String> {
         reasons.push("draining: the server is shutting down".to_owned());
     }
     reasons
+}
+
+/// What needs a person, though requests are taken.
+fn warning(app: &App) -> Option<String> {
+    app.clock.held().map(|held| format!("clock: {}", clock::says(held)))
 }
 
 /// What an SDK may ask before it sends.
@@ -77,13 +84,14 @@ pub(crate) async fn version(State(app): State<App>, _: Input<Nothing>) -> Json<V
 )]
 pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String {
     let is_ready = reasons(&app).is_empty();
-    let at = driftq_storage::wall_clock();
+    let at = app.clock.now();
+    let clock_ahead_ms = app.clock.held().map_or(0, |held| held.ahead_ms);
     let (topics, groups) = match is_ready {
         true => shown(&app).await.unwrap_or_default(),
         false => Default::default(),
     };
     let shards = app.node.counted();
-    app.metrics.page(&Now { at, is_ready, topics, groups, shards })
+    app.metrics.page(&Now { at, is_ready, clock_ahead_ms, topics, groups, shards })
 }
 
 async fn shown(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), Failure> {

@@ -3,6 +3,7 @@
 mod accept;
 mod audit;
 mod bulk;
+mod clock;
 mod cluster;
 mod commit;
 mod connections;
@@ -107,6 +108,8 @@ pub struct Parts {
     pub metrics: Arc<crate::metrics::Metrics>,
     /// Refusals that the log has not told yet.
     pub refusals: Arc<Refusals>,
+    /// The clock of this process.
+    pub(crate) clock: crate::clock::NodeClock,
     /// Its place among other nodes, if there are any.
     pub(crate) seat: Option<crate::cluster::Seat>,
 }
@@ -170,6 +173,7 @@ fn routes() -> OpenApiRouter<App> {
         .routes(routes!(effects::look))
         .routes(routes!(audit::chains))
         .routes(routes!(audit::records))
+        .routes(routes!(clock::confirm))
         .routes(routes!(cluster::nodes))
         .routes(routes!(cluster::drain))
         .routes(routes!(cluster::undrain))

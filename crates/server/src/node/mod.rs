@@ -36,6 +36,7 @@ pub(crate) use mailbox::{Answer, Deliver, Deliveries, Given, Handed};
 pub(crate) use numbers::Counted;
 pub use status::Status;
 
+use crate::clock::NodeClock;
 use crate::cluster::{Client, Route, Routes, Seat, There};
 use crate::metrics::Metrics;
 use mailbox::{Call, Mail, Mailbox};
@@ -103,6 +104,7 @@ impl Node {
         config: &ShardConfig,
         keys: TokenKeys,
         metrics: &Arc<Metrics>,
+        time: &NodeClock,
         among: Option<Among>,
     ) -> (Node, ShardTasks) {
         let awaited = Awaited::default();
@@ -138,6 +140,7 @@ impl Node {
                 metrics: metrics.clone(),
                 numbers: counted.clone(),
                 awaited: awaited.clone(),
+                time: time.clone(),
                 seat: seat.clone(),
                 claimed: None,
             };

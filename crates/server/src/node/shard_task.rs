@@ -25,6 +25,7 @@ use futures_util::stream::{FuturesOrdered, FuturesUnordered, StreamExt as _};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::clock::NodeClock;
 use crate::metrics::Metrics;
 
 use super::awaited::Awaited;
@@ -53,6 +54,7 @@ pub(super) struct ShardTask {
     pub(super) metrics: Arc<Metrics>,
     pub(super) numbers: Arc<Numbers>,
     pub(super) awaited: Awaited,
+    pub(super) time: NodeClock,
     /// The way to every shard.
     pub(super) peers: Peers,
     /// The others, if there are any.
@@ -73,7 +75,6 @@ enum Over {
 impl ShardTask {
     /// Does as it is told, until told to stop.
     pub(super) async fn run(mut self) {
-        let began = Instant::now();
         loop {
             match self.next_order().await {
                 Order::Stop => break,
@@ -82,8 +83,8 @@ impl ShardTask {
                     self.say(&Over::Ended);
                     self.give_up(epoch).await;
                 }
-                Order::Always => self.serve_or_panic(None, began).await,
-                Order::Claim(epoch) => self.serve_or_panic(Some(epoch), began).await,
+                Order::Always => self.serve_or_panic(None).await,
+                Order::Claim(epoch) => self.serve_or_panic(Some(epoch)).await,
             }
         }
         self.status.send_replace(Status::Stopped);
@@ -94,8 +95,8 @@ impl ShardTask {
     }
 
     /// A defect of ours loses this copy of the shard, and nothing else: it is claimed and loaded again.
-    async fn serve_or_panic(&mut self, epoch: Option<Epoch>, began: Instant) {
-        let served = AssertUnwindSafe(self.serve(epoch, began)).catch_unwind().await;
+    async fn serve_or_panic(&mut self, epoch: Option<Epoch>) {
+        let served = AssertUnwindSafe(self.serve(epoch)).catch_unwind().await;
         if served.is_err() {
             self.say(&Over::Panicked);
             let (shard, claimed) = (self.config.shard, self.claimed.take());
@@ -107,7 +108,7 @@ impl ShardTask {
     }
 
     /// Serves a copy of the shard from its claim to its loss.
-    async fn serve(&mut self, epoch: Option<Epoch>, began: Instant) {
+    async fn serve(&mut self, epoch: Option<Epoch>) {
         let engine = self.engine.clone();
         let (ownership, now, recovered) = match self.recover(epoch).await {
             Ok(recovered) => recovered,
@@ -123,10 +124,11 @@ impl ShardTask {
         let (shard, epoch) = (self.config.shard, ownership.epoch);
         self.claimed = Some(epoch);
         self.report(Event::Claimed { shard, epoch });
-        let clock = Clock::new(recovered.now, now, ms_since(began));
-        let start = clock.now(ms_since(began));
+        self.time.floor(recovered.now);
+        let clock = Clock::new(recovered.now, now, self.time.boot_ms());
+        let start = clock.now(self.time.boot_ms());
         let pipeline = Pipeline::new(recovered, epoch, start, PipelineConfig::default());
-        let serving = Serving::new(&*engine, ownership, pipeline, clock, began, self);
+        let serving = Serving::new(&*engine, ownership, pipeline, clock, self);
         let over = serving.run(self).await;
         self.claimed = None;
         self.say(&over);
@@ -147,6 +149,7 @@ impl ShardTask {
             (Some(seat), Some(epoch)) => seat.postgres.claim_as(seat.node, shard, epoch).await?,
             (_, _) => self.engine.claim(shard).await?,
         };
+        let now = self.time.sample(now);
         let recovered = read_back(&*self.engine, ownership, self.config.clone()).await?;
         Ok((ownership, now, recovered))
     }
@@ -203,17 +206,13 @@ impl ShardTask {
     }
 }
 
-fn ms_since(began: Instant) -> u64 {
-    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
 /// One copy of the shard, from recovery to loss.
 struct Serving<'a> {
     engine: &'a dyn Engine,
     ownership: Ownership,
     pipeline: Pipeline,
     clock: Clock,
-    began: Instant,
+    time: NodeClock,
     next_ticket: u64,
     /// By ticket.
     calls: HashMap<u64, Answer>,
@@ -237,7 +236,6 @@ impl<'a> Serving<'a> {
         ownership: Ownership,
         pipeline: Pipeline,
         clock: Clock,
-        began: Instant,
         task: &ShardTask,
     ) -> Serving<'a> {
         Serving {
@@ -245,7 +243,7 @@ impl<'a> Serving<'a> {
             ownership,
             pipeline,
             clock,
-            began,
+            time: task.time.clone(),
             next_ticket: 0,
             calls: HashMap::new(),
             leaving: HashMap::new(),
@@ -262,7 +260,7 @@ impl<'a> Serving<'a> {
     }
 
     fn now(&self) -> Timestamp {
-        self.clock.now(ms_since(self.began))
+        self.clock.now(self.time.boot_ms())
     }
 
     async fn run(mut self, task: &mut ShardTask) -> Over {
@@ -282,7 +280,8 @@ impl<'a> Serving<'a> {
                 biased;
                 Some((no, done)) = self.commits.next() => match done {
                     Ok(authority) => {
-                        self.clock.sample(authority, ms_since(self.began));
+                        let believed = self.time.sample(authority);
+                        self.clock.sample(believed, self.time.boot_ms());
                         self.pipeline.on(self.now(), Input::CommitDone(no), &mut self.outputs);
                     }
                     Err(error) => return Over::Engine(error),

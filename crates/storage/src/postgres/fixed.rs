@@ -136,4 +136,9 @@ statements! {
     PUT: (1, 16) = "UPDATE shard SET put = nullif($2::int8, 0) WHERE shard = $1";
 
     IDENTITY: (1, 8) = "SELECT value FROM meta WHERE name = 'identity'";
+
+    META: (1, 8) = "SELECT value FROM meta WHERE name = $1";
+
+    PUT_META: (1, 24) = "INSERT INTO meta (name, value) VALUES ($1, $2)
+    ON CONFLICT (name) DO UPDATE SET value = EXCLUDED.value";
 }

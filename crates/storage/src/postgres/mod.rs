@@ -42,6 +42,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{Answer, Engine, EngineError, Identity, Ownership};
 #[cfg(feature = "sqlite")]
 pub use copy::{CopyError, copy};
+use fixed::{META, PUT_META};
 pub use inspect::{Inspected, inspect};
 pub use members::Member;
 pub use operations::Far;
@@ -315,6 +316,28 @@ impl Engine for Postgres {
                 writing::commit(session, &inside.statements, ownership, batch, &writes).await?;
             taken.give_back();
             Ok(now)
+        })
+    }
+
+    fn meta(&self, name: &'static str) -> Answer<'_, Option<String>> {
+        let inside = self.inside.clone();
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = inside.members.take().await?;
+            let statement = taken.session.prepared(&META).await?;
+            let row = taken.session.client.query_opt(&statement, &[&name]).await?;
+            taken.give_back();
+            Ok(row.map(|row| row.try_get(0)).transpose()?)
+        })
+    }
+
+    fn put_meta(&self, name: &'static str, text: String) -> Answer<'_, ()> {
+        let inside = self.inside.clone();
+        self.ask(ANSWER_TIMEOUT, async move {
+            let mut taken = inside.members.take().await?;
+            let statement = taken.session.prepared(&PUT_META).await?;
+            taken.session.client.execute(&statement, &[&name, &text]).await?;
+            taken.give_back();
+            Ok(())
         })
     }
 }

@@ -267,4 +267,12 @@ impl Engine for Sqlite {
         let unknown = |error: std::io::Error| EngineError::Unknown(error.to_string());
         Box::pin(async move { room.await?.map(Some).map_err(unknown) })
     }
+
+    fn meta(&self, name: &'static str) -> Answer<'_, Option<String>> {
+        self.ask(&self.reader, move |connection, _| Ok(writing::meta(connection, name)?))
+    }
+
+    fn put_meta(&self, name: &'static str, text: String) -> Answer<'_, ()> {
+        self.ask(&self.writer, move |connection, _| Ok(writing::put_meta(connection, name, &text)?))
+    }
 }

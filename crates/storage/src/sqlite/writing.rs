@@ -33,6 +33,18 @@ pub(super) fn claim(connection: &mut Connection, shard: ShardId) -> Result<Owner
     Ok(Ownership { shard, epoch: Epoch(epoch) })
 }
 
+/// What is stored under a name, of no shard.
+pub(super) fn meta(connection: &Connection, name: &str) -> rusqlite::Result<Option<String>> {
+    let select = "SELECT value FROM meta WHERE name = ?1";
+    connection.query_row(select, [name], |row| row.get(0)).optional()
+}
+
+pub(super) fn put_meta(connection: &Connection, name: &str, text: &str) -> rusqlite::Result<()> {
+    let put = "INSERT INTO meta (name, value) VALUES (?1, ?2)
+               ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+    connection.execute(put, [name, text]).map(drop)
+}
+
 /// Refuses whoever is not the owner.
 pub(super) fn check_owner(connection: &Connection, ownership: Ownership) -> Result<(), Failed> {
     let mut epoch = connection.prepare_cached("SELECT epoch FROM shard WHERE shard = ?1")?;

@@ -294,3 +294,16 @@ async fn lists_of_records_read_what_they_answer() {
     }
     panic!("the index was not used by both");
 }
+
+#[test]
+fn a_text_of_no_shard_is_seen_by_other_nodes() {
+    RUNTIME.block_on(async {
+        let url = database().await;
+        let (one, other) = (open(&url).await, open(&url).await);
+        assert_eq!(other.meta("clock_held").await, Ok(None));
+        one.put_meta("clock_held", "1".to_owned()).await.expect("it is stored");
+        one.put_meta("clock_held", "2".to_owned()).await.expect("it is stored");
+        assert_eq!(other.meta("clock_held").await, Ok(Some("2".to_owned())));
+        assert!(other.identity().is_still(open(&url).await.identity()));
+    });
+}

@@ -358,3 +358,17 @@ fn a_storage_keeps_the_number_of_its_shards() {
     let says = "has 5 shards and keeps their number: leave storage.shards out";
     assert_eq!(refused, format!("{path} {says}"));
 }
+
+#[test]
+fn a_text_of_no_shard_outlives_the_process() {
+    let directory = TempDir::new().expect("a directory");
+    let engine = open(directory.path());
+    assert_eq!(wait(engine.meta("clock_held")), Ok(None));
+    wait(engine.put_meta("clock_held", "1".to_owned())).expect("it is stored");
+    wait(engine.put_meta("clock_held", "2".to_owned())).expect("it is stored");
+    let identity = engine.identity().clone();
+    drop(engine);
+    let engine = open(directory.path());
+    assert_eq!(wait(engine.meta("clock_held")), Ok(Some("2".to_owned())));
+    assert_eq!(*engine.identity(), identity);
+}

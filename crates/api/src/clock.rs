@@ -1,0 +1,28 @@
+//! The server's clock.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::Time;
+
+/// `POST /v1/clock/confirm`.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfirmClock {}
+
+/// A forward jump of the clock that is followed from now on.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct ConfirmedClock {
+    pub ahead_ms: u64,
+    pub now: Time,
+}
+
+/// A forward jump of the clock that is not followed.
+#[derive(Debug, Serialize, ToSchema)]
+#[expect(missing_docs, reason = "the API reference says what each field is")]
+pub struct HeldClock {
+    pub ahead_ms: u64,
+    pub since: Time,
+    pub says: String,
+}

@@ -1,0 +1,213 @@
+//! The clock of this process: the core's [`JumpGuard`], the boot clock it needs, and the records it keeps.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use driftq_core::{ClockOrigin, ClockRecord, HeldJump, JumpGuard, StoredClock, Timestamp};
+use driftq_storage::{Engine, EngineError, wall_clock};
+use rustix::time::{ClockId, clock_gettime};
+use tokio::time::Instant;
+
+use crate::metrics::Metrics;
+
+/// Between two looks at the clock.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A clock that counts while the machine is suspended. Otherwise it runs as tokio's, which tests may pause.
+#[derive(Debug, Clone, Copy)]
+struct BootClock {
+    began: Instant,
+    /// The boot clock then.
+    began_ms: u64,
+    /// For how long the machine had been suspended then.
+    suspended_ms: u64,
+}
+
+impl BootClock {
+    fn start() -> BootClock {
+        let suspended_ms = suspended_ms();
+        BootClock { began: Instant::now(), began_ms: ms(BOOT_CLOCK), suspended_ms }
+    }
+
+    fn now_ms(&self) -> u64 {
+        let ran = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let suspended = suspended_ms().saturating_sub(self.suspended_ms);
+        // Two clocks that are read one after the other differ by the time between: that is no suspend.
+        let suspended = if suspended < 1_000 { 0 } else { suspended };
+        self.began_ms.saturating_add(ran).saturating_add(suspended)
+    }
+}
+
+#[cfg(target_os = "linux")]
+const BOOT_CLOCK: ClockId = ClockId::Boottime;
+#[cfg(not(target_os = "linux"))]
+const BOOT_CLOCK: ClockId = ClockId::Monotonic;
+
+fn ms(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    let (seconds, nanos) = (u64::try_from(time.tv_sec), u64::try_from(time.tv_nsec));
+    seconds.unwrap_or_default() * 1_000 + nanos.unwrap_or_default() / 1_000_000
+}
+
+fn suspended_ms() -> u64 {
+    let running = ms(ClockId::Monotonic);
+    ms(BOOT_CLOCK).saturating_sub(running)
+}
+
+/// The boot of this machine. Empty if the system does not tell: then nothing is compared.
+fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
+/// The clock of this process.
+#[derive(Clone)]
+pub(crate) struct NodeClock {
+    boot: BootClock,
+    guard: Arc<Mutex<JumpGuard>>,
+    engine: Arc<dyn Engine>,
+}
+
+impl NodeClock {
+    /// Compares with what an earlier process stored. The second is what that was.
+    pub(crate) async fn start(
+        engine: Arc<dyn Engine>,
+        metrics: &Metrics,
+    ) -> (NodeClock, StoredClock) {
+        let mut stored = StoredClock::default();
+        for name in ClockRecord::NAMES {
+            match engine.meta(name).await {
+                Ok(text) => stored.read(name, &text.unwrap_or_default()),
+                Err(error) => {
+                    tracing::warn!(name, why = %error, "a record of the clock was not read")
+                }
+            }
+        }
+        let boot = BootClock::start();
+        let guard = JumpGuard::new(&boot_id(), boot.now_ms(), &stored);
+        if guard.origin() == ClockOrigin::Unchecked {
+            metrics.unchecked_clock();
+            let last = stored.boot.as_ref().map(|boot| boot.now.to_string());
+            tracing::info!(
+                last,
+                "the clock is accepted unchecked: the machine was booted since, or is another one"
+            );
+        }
+        (NodeClock { boot, guard: Arc::new(Mutex::new(guard)), engine }, stored)
+    }
+
+    fn guard(&self) -> MutexGuard<'_, JumpGuard> {
+        self.guard.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// The boot clock.
+    pub(crate) fn boot_ms(&self) -> u64 {
+        self.boot.now_ms()
+    }
+
+    /// The authority reads `authority`. Returns the time to believe.
+    pub(crate) fn sample(&self, authority: Timestamp) -> Timestamp {
+        // The clock is read under the lock, so that samples come in order.
+        let mut guard = self.guard();
+        guard.sample(authority, self.boot_ms())
+    }
+
+    /// A shard was loaded whose last batch has this time.
+    pub(crate) fn floor(&self, stored: Timestamp) {
+        let mut guard = self.guard();
+        guard.floor(stored, self.boot_ms());
+    }
+
+    /// The believed time; before the first sample, that of the machine.
+    pub(crate) fn now(&self) -> Timestamp {
+        let guard = self.guard();
+        guard.expected(self.boot_ms()).unwrap_or_else(wall_clock)
+    }
+
+    /// The jump that is held back.
+    pub(crate) fn held(&self) -> Option<HeldJump> {
+        self.guard().held()
+    }
+
+    /// Follows the jump that is held back, and has other nodes follow it. None: there is no such jump.
+    pub(crate) async fn confirm(&self) -> Result<Option<HeldJump>, EngineError> {
+        let (held, record) = {
+            let guard = self.guard();
+            (guard.held(), guard.to_confirm())
+        };
+        let (Some(held), Some(record)) = (held, record) else { return Ok(None) };
+        // First stored: other nodes and the next process learn of it there.
+        self.engine.put_meta(record.name(), record.text()).await?;
+        if let ClockRecord::Confirmed(at) = record {
+            let mut guard = self.guard();
+            guard.confirmed(at, self.boot_ms());
+        }
+        Ok(Some(held))
+    }
+}
+
+/// Reports jumps of the clock, and keeps its records.
+pub(crate) struct ClockWatch {
+    pub(crate) clock: NodeClock,
+    pub(crate) stored: StoredClock,
+    /// Whether other nodes may confirm a jump. Then the authority is sampled with every renewal.
+    pub(crate) is_shared: bool,
+    pub(crate) reported: Option<HeldJump>,
+}
+
+impl ClockWatch {
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.look().await;
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn look(&mut self) {
+        if !self.is_shared {
+            self.clock.sample(wall_clock());
+        }
+        if self.is_shared && self.clock.held().is_some() {
+            self.learn().await;
+        }
+        self.report();
+        while let Some(record) = self.to_store() {
+            if let Err(error) = self.clock.engine.put_meta(record.name(), record.text()).await {
+                tracing::warn!(name = record.name(), why = %error, "a record of the clock was not stored");
+                return;
+            }
+            self.stored.put(record);
+        }
+    }
+
+    fn to_store(&self) -> Option<ClockRecord> {
+        let guard = self.clock.guard();
+        guard.to_store(&self.stored, self.clock.boot_ms())
+    }
+
+    /// Another node may have confirmed the jump.
+    async fn learn(&mut self) {
+        let name = ClockRecord::Confirmed(Timestamp(0)).name();
+        if let Ok(Some(text)) = self.clock.engine.meta(name).await {
+            self.stored.read(name, &text);
+        }
+        if let Some(confirmed) = self.stored.confirmed {
+            let mut guard = self.clock.guard();
+            guard.confirmed(confirmed, self.clock.boot_ms());
+        }
+    }
+
+    /// One line when a jump is first seen, and one when it is over.
+    fn report(&mut self) {
+        let held = self.clock.held();
+        match (self.reported, held) {
+            (None, Some(HeldJump { ahead_ms, .. })) => tracing::error!(
+                ahead_s = ahead_ms / 1_000,
+                "the clock jumped ahead and is not followed: set it right, or run `driftq clock confirm`"
+            ),
+            (Some(_), None) => tracing::info!("the clock is followed again"),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        self.reported = held;
+    }
+}

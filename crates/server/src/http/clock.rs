@@ -1,0 +1,54 @@
+//! A forward jump of the clock that is not followed, and its confirmation.
+
+use axum::Json;
+use axum::extract::State;
+use driftq_api::ErrorCode;
+use driftq_api::clock::{ConfirmClock, ConfirmedClock, HeldClock};
+use driftq_core::HeldJump;
+
+use super::failure::Failure;
+use super::input::{Ask, Input, Param};
+use super::openapi::Unmet;
+use super::{App, convert};
+
+/// What people are told of a jump.
+pub(super) fn says(held: HeldJump) -> String {
+    let ahead = held.ahead_ms / 1_000;
+    format!("{ahead} s ahead, not followed; set it right, or run `driftq clock confirm`")
+}
+
+/// The jump, as an explanation shows it.
+pub(super) fn held(app: &App) -> Option<HeldClock> {
+    app.clock.held().map(|held| HeldClock {
+        ahead_ms: held.ahead_ms,
+        since: convert::time(held.since),
+        says: format!("the clock is {}", says(held)),
+    })
+}
+
+impl Ask for ConfirmClock {
+    const QUERY: &'static [Param] = &[];
+}
+
+/// Follows a forward jump of the clock.
+#[utoipa::path(
+    post, path = "/v1/clock/confirm", operation_id = "confirm_clock", tag = "server",
+    request_body = ConfirmClock,
+    responses((status = 200, description = "the jump is followed", body = ConfirmedClock), Unmet),
+)]
+pub(crate) async fn confirm(
+    State(app): State<App>,
+    _: Input<ConfirmClock>,
+) -> Result<Json<ConfirmedClock>, Failure> {
+    let confirmed = app.clock.confirm().await.map_err(|error| {
+        Failure::new(ErrorCode::Unavailable, format!("the confirmation was not stored: {error}"))
+            .with("outcome", "unknown")
+            .with("retry_after_ms", 1_000)
+    })?;
+    let held = confirmed.ok_or_else(|| {
+        let says = "nothing to confirm: no forward jump of the clock is held back";
+        Failure::new(ErrorCode::FailedPrecondition, says)
+    })?;
+    tracing::warn!(ahead_s = held.ahead_ms / 1_000, "the jump of the clock was confirmed");
+    Ok(Json(ConfirmedClock { ahead_ms: held.ahead_ms, now: convert::time(app.clock.now()) }))
+}
