@@ -12,6 +12,10 @@ use crate::invariant::Invariant::{I6, I42, I43, I45};
 use crate::report::Findings;
 use crate::story::{Ask, Batch, Outcome, Put, Send, Step, Story};
 
+/// The shard that a pin leads to knows its message for so much longer than the pin lasts. The authority clock may jump
+/// that far.
+const ROUTED_KEPT_MS: u64 = 600_000;
+
 /// Judges every key.
 pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
     let mut judge = Judge {
@@ -78,7 +82,8 @@ impl Judge<'_, '_> {
         };
         let body = put.stored.message.body;
         if let Some(former) = self.pinned.get_mut(&(identity, until)) {
-            if let Some(former) = former.replace(body) {
+            let is_remembered = batch.now < until.saturating_add(ROUTED_KEPT_MS);
+            if let Some(former) = former.replace(body).filter(|_| is_remembered) {
                 self.taken_twice(batch.seq, put.id, identity, former == body, until);
             }
             return;

@@ -84,6 +84,9 @@ pub enum What {
     Leaked { shard: u32, rows: u64, example: Name },
     /// A node showed the counters of a group, as of `batch` where the harness knows it.
     Counted { batch: Option<u64>, counters: Counters },
+    /// The authority clock may be followed from here on, and shows `now`. A forward jump that is to be held back is
+    /// left out until it is confirmed. The one event whose `at` is compared with times of the authority clock.
+    Clock { now: u64 },
     /// A fault was injected (`fault` such as `crash`, `point` such as `committing`).
     Fault { fault: Name, point: Name },
     /// No more faults. From here on everything must drain.

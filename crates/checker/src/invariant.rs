@@ -122,16 +122,18 @@ pub enum Invariant {
     I59,
     /// Fair attempts: a message that dies as exhausted was shown to a consumer at every attempt that counted.
     I60,
+    /// No unconfirmed jump: a forward jump of the authority clock is not followed before it is confirmed.
+    I61,
 }
 
 impl Invariant {
     /// Every promise this crate knows, in order.
-    pub const ALL: [Invariant; 49] = {
+    pub const ALL: [Invariant; 50] = {
         use Invariant::*;
         [
             I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15, I16, I17, I18, I19,
             I20, I21, I22, I23, I25, I27, I28, I29, I31, I32, I33, I34, I35, I37, I38, I39, I40,
-            I42, I43, I45, I49, I50, I51, I52, I55, I56, I57, I58, I59, I60,
+            I42, I43, I45, I49, I50, I51, I52, I55, I56, I57, I58, I59, I60, I61,
         ]
     };
 }

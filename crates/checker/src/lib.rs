@@ -11,6 +11,7 @@
 
 mod attempts;
 mod clients;
+mod clock;
 mod commits;
 mod content;
 mod counters;
@@ -47,6 +48,7 @@ pub fn check(events: &[Event]) -> Report {
     // Epochs grow over a restore as well.
     owners::judge(events, &mut findings);
     storage::judge(events, &mut findings);
+    clock::judge(events, &mut findings);
     let mut counts = Counts::default();
     match restore::split(events) {
         Some([before, after]) => {

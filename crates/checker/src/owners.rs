@@ -39,6 +39,7 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
             | What::Corrupted { .. }
             | What::Leaked { .. }
             | What::Limits { .. }
+            | What::Clock { .. }
             | What::Written { .. }
             | What::Left { .. }
             | What::Restored { .. }

@@ -32,6 +32,7 @@ fn without_end(event: &Event) -> Option<Event> {
         | What::Healed
         | What::Limits { .. }
         | What::Corrupted { .. }
+        | What::Clock { .. }
         | What::Left { .. } => Some(event.clone()),
         What::Delivered(_)
         | What::Committed { .. }

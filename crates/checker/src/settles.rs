@@ -3,11 +3,16 @@
 //! The evidence for an attempt is its grant where commits are seen, else its delivery; likewise for a
 //! cursor's generation. A settlement by owner name is not fenced and proves nothing.
 
+use std::collections::BTreeSet;
+
 use crate::history::{How, Verb};
 use crate::ids::{CallId, Column, CursorId, EntryId};
 use crate::invariant::Invariant::{I11, I12, I17};
 use crate::report::Findings;
 use crate::story::{Ask, Outcome, Seen, Settle, Step, Story};
+
+/// A repeated ack is answered as done for at least so long. The authority clock may jump that far.
+const ACK_KEPT_MS: u64 = 12 * 3_600_000;
 
 /// Judges every settlement by token.
 pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
@@ -17,6 +22,8 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
         entries: story.places.entries.column(Known::default()),
         cursors: story.places.cursors.column(Some(0)),
         acks: Vec::new(),
+        refused: BTreeSet::new(),
+        latest: 0,
     };
     for moment in &story.moments {
         match moment.seen {
@@ -29,8 +36,10 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
             }
             Seen::Written { .. } | Seen::Left(_) => {}
             Seen::Committed(batch) => {
-                for step in story.steps_of(&story.batches[batch]) {
-                    judge.step(moment.seq, step);
+                let batch = &story.batches[batch];
+                judge.latest = judge.latest.max(batch.now);
+                for step in story.steps_of(batch) {
+                    judge.step(moment.seq, batch.now, step);
                 }
             }
         }
@@ -46,6 +55,10 @@ struct Judge<'s, 'a> {
     cursors: Column<CursorId, Option<u64>>,
     /// Acks that were done and not stale when they were sent.
     acks: Vec<CallId>,
+    /// Acks of what was acked when they were sent, which will be refused.
+    refused: BTreeSet<CallId>,
+    /// The latest time of a batch.
+    latest: u64,
 }
 
 /// What is known of an entry so far. Attempts start at 1, so 0 is none.
@@ -58,16 +71,19 @@ struct Known {
     acked: u32,
     /// The attempt of which an ack was answered as done.
     ack_done: u32,
+    /// When it ended in an ack.
+    acked_at: u64,
 }
 
 impl Judge<'_, '_> {
-    fn step(&mut self, seq: u64, step: &Step<'_>) {
+    fn step(&mut self, seq: u64, now: u64, step: &Step<'_>) {
         let places = &self.story.places;
         if let Step::Granted { entry, granted } = *step {
             self.shown(seq, entry, granted.lease.attempt);
         } else if let Step::Ended { entry, attempt, how: How::Acked | How::Purged } = *step {
             // A late ack of a deleted dead letter finds a settled message.
             self.entries[entry].acked = attempt;
+            self.entries[entry].acked_at = now;
         } else if let Step::Opened { life, .. } = *step {
             let (cursor, generation) = places.lives.key(life);
             self.cursors[cursor] = Some(generation);
@@ -132,15 +148,30 @@ impl Judge<'_, '_> {
         // A commit of what was acked is refused; whether it is a repeat of itself, others ask.
         let is_commit = matches!(call.ask, Ask::Commit(_));
         if is_ack && known.ack_done == attempt && !is_gone && !is_commit {
-            let says = format_args!(
-                "attempt {attempt} of {text} was acked and a repeat is refused: {code} {}",
-                state.unwrap_or_default()
-            );
-            self.findings.add(I17, call.answered, says);
+            self.refused.insert(id);
         }
     }
 
+    /// A repeat of an ack was refused.
+    fn repeat_refused(&mut self, id: CallId) {
+        let Some(Settle { entry, attempt, .. }) = by_token(self.story, id) else { return };
+        let call = &self.story.calls[id];
+        let Outcome::Refused { code, state } = call.outcome else { return };
+        if self.latest >= self.entries[entry].acked_at.saturating_add(ACK_KEPT_MS) {
+            return;
+        }
+        let says = format_args!(
+            "attempt {attempt} of {} was acked and a repeat is refused: {code} {}",
+            self.story.places.entry_text(entry),
+            state.unwrap_or_default()
+        );
+        self.findings.add(I17, call.answered, says);
+    }
+
     fn answered(&mut self, id: CallId) {
+        if self.refused.remove(&id) {
+            self.repeat_refused(id);
+        }
         let Some(Settle { entry, attempt, verb: Verb::Ack, .. }) = by_token(self.story, id) else {
             return;
         };

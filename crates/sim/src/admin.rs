@@ -198,7 +198,7 @@ impl World {
 
     fn look_for_doubt(&mut self, client: usize) {
         let state = if self.rng.bool() { EffectState::Parked } else { EffectState::InDoubt };
-        let since = self.authority_now().0.saturating_sub(self.rng.u64(0..=self.now));
+        let since = self.followed_now().0.saturating_sub(self.rng.u64(0..=self.now));
         let from = Place { bucket: UNENDING + since, ..Place::FIRST };
         let namespace = "default".into();
         let list = ListEffects {

@@ -95,8 +95,7 @@ impl World {
     fn aim_at_the_end_of_an_effect(&mut self, client: usize, effect: Effect) {
         let until = self.facts.kept_until(&effect);
         let intent = self.intent(effect, false);
-        let wait =
-            until.map(|until| Timestamp(until).since(self.authority_now()).saturating_sub(9));
+        let wait = until.map(|until| Timestamp(until).since(self.followed_now()).saturating_sub(9));
         match wait {
             Some(wait) if wait < 30_000 => self.begin_effect_later(client, wait, intent),
             Some(_) | None => self.begin_effect(client, intent),

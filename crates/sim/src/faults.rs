@@ -44,6 +44,10 @@ pub(crate) const SOMETIMES: &[&str] = &[
     "claim refused: another was quicker",
     "claim that happened and was not heard of",
     "claim waited for a commit",
+    "clock jump confirmed",
+    "clock jump held back",
+    "clock jump held back by a new process",
+    "clock jump set right",
     "commit done",
     "commit of an old owner refused",
     "commit refused after another node's claim",
@@ -233,6 +237,7 @@ impl World {
         self.faults.armed = None;
         self.faults.slow_until = 0;
         self.hosts.heal();
+        self.set_clock_right();
         self.record(0, What::Healed);
     }
 
@@ -270,6 +275,7 @@ impl World {
                         for shard in 0..self.nodes.len() as u32 {
                             self.lose(ShardId(shard));
                         }
+                        self.restart_process_clock();
                     }
                 }
             }
@@ -291,7 +297,11 @@ impl World {
                 self.faults.slow_ms = self.rng.u64(100..3_000);
             }
             "clock ahead" => {
-                let most = if self.rng.u32(0..8) == 0 { 120_000 } else { 3_000 };
+                let most = match self.rng.u32(0..8) {
+                    0 => 120_000,
+                    1..3 => return self.jump_far(),
+                    _ => 3_000,
+                };
                 let by = self.rng.i64(10..most);
                 self.jump_clock(by);
             }

@@ -11,9 +11,10 @@ use driftq_core::{ConsumerId, Epoch, NodeId, ShardId, Ticket, Timestamp};
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, read_back};
 
+use crate::clock::ProcessClock;
 use crate::cluster::Terms;
 use crate::cluster::database::Database;
-use crate::cluster::process::Process;
+use crate::cluster::process::{Monotonic, Process};
 use crate::forward::Passing;
 use crate::network::Heard;
 use crate::plan::HEAL_AT_MS;
@@ -25,6 +26,7 @@ pub(crate) const LOCK_LOOK_MS: u64 = 3;
 /// A process among others.
 pub(crate) struct Host {
     pub(crate) process: Process,
+    clock: ProcessClock,
     /// When the machine hears again after the process was stopped: its shards may be quicker.
     hears_at: u64,
     /// Until then the database is out of its reach …
@@ -91,6 +93,14 @@ impl Hosts {
         self.list.get(&id)
     }
 
+    pub(crate) fn clocks(&self) -> impl Iterator<Item = &ProcessClock> {
+        self.list.values().map(|host| &host.clock)
+    }
+
+    pub(crate) fn clock_of(&mut self, id: NodeId) -> Option<(&mut ProcessClock, Monotonic)> {
+        self.list.get_mut(&id).map(|host| (&mut host.clock, host.process.clock))
+    }
+
     fn database(&mut self) -> &mut Database {
         self.database.as_mut().expect("only one of many asks it")
     }
@@ -149,9 +159,12 @@ impl World {
     pub(crate) fn start_host(&mut self) {
         let id = NodeId(self.rng.u64(..) >> 1);
         let process = Process::new(id, self.hosts.lease_ms, &mut self.rng);
+        // Each on a machine of its own.
+        let boot_ms = process.clock.at(self.now);
+        let clock = ProcessClock::new(&id.0.to_string(), boot_ms, &self.clocks.stored);
         self.hosts
             .list
-            .insert(id, Host { process, hears_at: 0, cut_until: 0, is_cut_in_part: false });
+            .insert(id, Host { process, clock, hears_at: 0, cut_until: 0, is_cut_in_part: false });
         self.tell_host(id, Event::Time);
     }
 
@@ -180,6 +193,10 @@ impl World {
                 let Some(host) = self.hosts.list.get_mut(&id) else { return };
                 if host.process.renewal == Some(number) {
                     host.process.renewal = None;
+                    if let Some(shown) = &shown {
+                        self.believe(Some(id), shown.at);
+                        self.look_at_clock(Some(id));
+                    }
                     let failed = Event::RenewFailed;
                     self.tell_host(id, shown.map_or(failed, |shown| Event::Renewed(*shown)));
                 }

@@ -10,6 +10,7 @@ mod backup;
 pub mod bench;
 mod carry;
 mod clients;
+mod clock;
 pub mod cluster;
 mod commit;
 mod connection;

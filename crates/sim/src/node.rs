@@ -165,7 +165,9 @@ impl World {
         let shard = ownership.shard;
         let process = host.and_then(|host| self.hosts.get(host)).map(|host| &host.process);
         let monotonic = process.map_or(Monotonic::TRUE, |process| process.clock);
-        let clock = Clock::new(recovered.now, authority, monotonic.at(self.now));
+        let believed = self.believe(host, authority);
+        self.floor(host, recovered.now);
+        let clock = Clock::new(recovered.now, believed, monotonic.at(self.now));
         let pipeline_config = PipelineConfig {
             commits_max: self.rng.usize(1..4),
             reads_max: self.rng.usize(1..4),
@@ -407,12 +409,17 @@ impl World {
 
     pub(crate) fn commit_answered(&mut self, life: u64, batch: u64) {
         let (authority, now) = (self.authority_now(), self.now);
+        let Some(host) = self.alive(life).map(|node| node.host) else { return };
+        let believed = self.believe(host, authority);
+        if host.is_none() {
+            self.look_at_clock(None);
+        }
         let Some(node) = self.alive(life) else { return };
         // Answers are taken in order: behind one that was lost, others wait until its life is over.
         if node.under_way.first().is_some_and(|first| first.batch != batch) {
             return;
         }
-        node.clock.sample(authority, node.monotonic.at(now));
+        node.clock.sample(believed, node.monotonic.at(now));
         node.under_way.retain(|under_way| under_way.batch != batch);
         let (node_now, shard) = (node.now(now), node.shard);
         let mut outputs = Vec::new();

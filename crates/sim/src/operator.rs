@@ -167,7 +167,7 @@ impl World {
             _ => "wide".into(),
         };
         let group: Name = format!("guest-{}", admin(self, client).invited).into();
-        let since = self.authority_now().0.saturating_sub(self.rng.u64(0..20_000));
+        let since = self.followed_now().0.saturating_sub(self.rng.u64(0..20_000));
         let (start, op) = match self.rng.u32(0..4) {
             0 => {
                 let op =
@@ -206,7 +206,7 @@ impl World {
     }
 
     pub(crate) fn seek_everything(&mut self, client: usize, group: GroupName) {
-        let since = self.authority_now().0.saturating_sub(self.rng.u64(0..30_000));
+        let since = self.followed_now().0.saturating_sub(self.rng.u64(0..30_000));
         let (to, told) = match self.rng.u32(0..5) {
             0 => (SeekTo::Earliest, Told::Earliest),
             1..3 => (SeekTo::Latest, Told::Latest),
@@ -222,7 +222,7 @@ impl World {
     fn pause_for_a_while(&mut self, client: usize) {
         let group = self.some_group();
         let (topic, name) = (group.topic.topic.clone(), group.group.clone());
-        let until = Some(self.authority_now().after(self.rng.u64(500..15_000)));
+        let until = Some(self.followed_now().after(self.rng.u64(500..15_000)));
         let (by, reason) = ("ops".into(), "a short break".into());
         let op = Op::Pause { topic, group: name, paused: true };
         let command = Command::Pause(Pause { name: group, by, reason, until });

@@ -132,8 +132,7 @@ impl World {
             return;
         };
         let until = self.facts.keys.get(&(topic, tenant, idem)).copied();
-        let wait =
-            until.map(|until| Timestamp(until).since(self.authority_now()).saturating_sub(9));
+        let wait = until.map(|until| Timestamp(until).since(self.followed_now()).saturating_sub(9));
         match wait {
             Some(wait) if wait < 20_000 => {
                 // The same content: in time it is the duplicate, afterwards a new message.
@@ -180,7 +179,7 @@ impl World {
         };
         let tenant = (self.rng.u32(0..3) == 0).then(|| Arc::from("acme"));
         let idem = (self.rng.u32(0..2) == 0).then(|| self.new_key());
-        let soon = self.authority_now().after(self.rng.u64(50..8_000));
+        let soon = self.followed_now().after(self.rng.u64(50..8_000));
         let deadline = (self.rng.u32(0..16) == 0).then_some(soon);
         let retry = (self.rng.u32(0..10) == 0).then(|| RetryRequest {
             max_attempts: self.rng.i32(1..4),

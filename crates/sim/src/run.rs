@@ -45,6 +45,7 @@ pub struct Verdict {
 pub fn run(seed: u64, is_strict: bool) -> Outcome {
     let mut world = World::new(seed, is_strict);
     world.record(0, What::Limits { open_max: world.open_max });
+    world.record_time();
     if world.hosts.are_many() {
         world.start_hosts();
     } else {
@@ -124,6 +125,7 @@ impl World {
                     self.start_node(shard);
                 }
             }
+            Happening::JumpEnds { number, is_right } => self.end_jump(number, is_right),
             Happening::Heal => {
                 self.heal();
                 self.clients.is_healed = true;

@@ -18,15 +18,13 @@ use driftq_storage::Memory;
 use crate::backup::Backup;
 use crate::clients::Clients;
 use crate::corruption::Damage;
+use crate::clock::{Clocks, EPOCH_MS};
 use crate::facts::Facts;
 use crate::faults::Faults;
 use crate::hosts::{HostEvent, Hosts};
 use crate::node::Node;
 use crate::plan::{Shape, TopicPlan};
 use crate::stats::Stats;
-
-/// The authority's clock when a run begins.
-const EPOCH_MS: u64 = 1_000_000_000;
 
 /// Something that happens at a time.
 #[derive(Debug)]
@@ -95,6 +93,8 @@ pub(crate) enum Happening {
     Corrupt,
     /// An operator repairs a partition, from an offset on.
     Repair { damage: Damage, from: Offset },
+    /// A long jump of the clock is confirmed, or the clock is set right.
+    JumpEnds { number: u64, is_right: bool },
     /// Faults end.
     Heal,
 }
@@ -157,7 +157,7 @@ pub(crate) struct World {
     pub(crate) stats: Stats,
     pub(crate) engine: Memory,
     authority: Arc<AtomicU64>,
-    authority_ahead: i64,
+    pub(crate) clocks: Clocks,
     /// Who serves each shard, or believes to: the last is the one that may.
     pub(crate) nodes: Vec<Vec<Node>>,
     pub(crate) hosts: Hosts,
@@ -205,7 +205,7 @@ impl World {
             stats,
             engine,
             authority,
-            authority_ahead: 0,
+            clocks: Clocks::new(),
             nodes,
             hosts,
             life: 0,
@@ -252,7 +252,7 @@ impl World {
                 None => break next,
             }
         };
-        self.authority.store(self.authority_now().0, Ordering::Relaxed);
+        self.set_authority();
         Some(next.happening)
     }
 
@@ -299,18 +299,14 @@ impl World {
             | Happening::Restore
             | Happening::Corrupt
             | Happening::Repair { .. }
+            | Happening::JumpEnds { .. }
             | Happening::Heal => None,
         };
         self.hosts.stopped_until(host?, self.now)
     }
 
-    /// What the authority's clock shows.
-    pub(crate) fn authority_now(&self) -> Timestamp {
-        Timestamp((EPOCH_MS + self.now).saturating_add_signed(self.authority_ahead))
-    }
-
-    pub(crate) fn jump_clock(&mut self, by_ms: i64) {
-        self.authority_ahead += by_ms;
+    /// The engine reads the authority's clock.
+    pub(crate) fn set_authority(&self) {
         self.authority.store(self.authority_now().0, Ordering::Relaxed);
     }
 

@@ -5,6 +5,7 @@
 
 mod expired_group_leaves_other_topics_served;
 mod forward_jump_of_the_clock_is_held_back;
+mod forward_jump_of_the_database_is_held_back;
 mod freed_open_limit_wakes_every_partition;
 mod groups_are_limited;
 mod http2;
@@ -129,6 +130,7 @@ async fn run_all(
             log_line_cannot_be_forged,
             tables_escape_control_characters,
             forward_jump_of_the_clock_is_held_back,
+            forward_jump_of_the_database_is_held_back,
         ]
     );
 }

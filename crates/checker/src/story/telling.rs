@@ -124,6 +124,7 @@ impl<'a> Teller<'a> {
             What::Damaged { .. }
             | What::Leaked { .. }
             | What::Restored { .. }
+            | What::Clock { .. }
             | What::Claimed { .. }
             | What::Renewed { .. }
             | What::Stopped { .. }

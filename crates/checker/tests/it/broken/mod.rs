@@ -187,6 +187,7 @@ const CASES: &[(&[Invariant], Case)] = &[
     (&[I59], operator::granted_while_paused),
     (&[I1], operator::a_message_is_given_up_that_nothing_damaged),
     (&[I60], dead::exhausted_by_an_attempt_nobody_was_shown),
+    (&[I61], operator::a_jump_is_followed_unconfirmed),
 ];
 
 #[test]

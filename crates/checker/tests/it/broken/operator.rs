@@ -167,6 +167,15 @@ pub(super) fn a_pointer_is_shown_where_it_does_not_lead(tale: &mut Tale, wrong: 
     tale.is_over();
 }
 
+pub(super) fn a_jump_is_followed_unconfirmed(tale: &mut Tale, wrong: bool) {
+    tale.happens(What::Clock { now: tale.now });
+    tale.now += 2 * 3_600_000;
+    if !wrong {
+        tale.happens(What::Clock { now: tale.now });
+    }
+    tale.goes_well();
+}
+
 pub(super) fn rows_are_damaged(tale: &mut Tale, wrong: bool) {
     if wrong {
         tale.happens(What::Damaged { shard: 0, why: "page 3 is missing".into() });

@@ -1,0 +1,190 @@
+//! The authority's clock, and which of its times the processes believe.
+//!
+//! Small jumps are followed. Now and then the clock jumps by more than an hour, and is set right or confirmed some
+//! seconds later. The checker is told which times may be followed.
+
+use driftq_checker::history::What;
+use driftq_core::{
+    ClockOrigin, ClockRecord, JUMP_MS_MAX, JumpGuard, NodeId, StoredClock, Timestamp,
+};
+
+use crate::cluster::process::Monotonic;
+use crate::plan::HEAL_AT_MS;
+use crate::world::{Happening, World};
+
+/// The authority's clock when a run begins.
+pub(crate) const EPOCH_MS: u64 = 1_000_000_000;
+
+/// Behind the longest jump that is held back, so that a guard which is off by a little is seen.
+const FAR_MS: std::ops::Range<u64> = JUMP_MS_MAX + 200_000..40 * 24 * 3_600_000;
+
+/// The clock of one process.
+#[derive(Debug)]
+pub(crate) struct ProcessClock {
+    guard: JumpGuard,
+    /// As far as this process knows.
+    stored: StoredClock,
+}
+
+impl ProcessClock {
+    pub(crate) fn new(boot_id: &str, boot_ms: u64, stored: &StoredClock) -> ProcessClock {
+        ProcessClock { guard: JumpGuard::new(boot_id, boot_ms, stored), stored: stored.clone() }
+    }
+}
+
+/// The authority's clock, what is stored about it, and the one process where there is one.
+pub(crate) struct Clocks {
+    ahead_ms: i64,
+    /// A long jump that was neither confirmed nor set right, and its number.
+    jump_ms: Option<u64>,
+    jumps: u64,
+    pub(crate) stored: StoredClock,
+    boots: u64,
+    process: ProcessClock,
+}
+
+impl Clocks {
+    pub(crate) fn new() -> Clocks {
+        let stored = StoredClock::default();
+        let process = ProcessClock::new("boot-0", 0, &stored);
+        Clocks { ahead_ms: 0, jump_ms: None, jumps: 0, stored, boots: 0, process }
+    }
+}
+
+impl World {
+    /// What the authority's clock shows.
+    pub(crate) fn authority_now(&self) -> Timestamp {
+        Timestamp((EPOCH_MS + self.now).saturating_add_signed(self.clocks.ahead_ms))
+    }
+
+    /// The same without a long jump that nobody has confirmed: the time by which clients plan.
+    pub(crate) fn followed_now(&self) -> Timestamp {
+        Timestamp(self.authority_now().0 - self.clocks.jump_ms.unwrap_or(0))
+    }
+
+    /// A jump that is followed.
+    pub(crate) fn jump_clock(&mut self, by_ms: i64) {
+        self.clocks.ahead_ms += by_ms;
+        self.set_authority();
+        self.record_time();
+    }
+
+    /// Tells the checker which time may be followed.
+    pub(crate) fn record_time(&mut self) {
+        let now = self.followed_now().0;
+        self.record(0, What::Clock { now });
+    }
+
+    /// A jump that is not followed, unless one is under way already.
+    pub(crate) fn jump_far(&mut self) {
+        if self.clocks.jump_ms.is_some() || self.now + 60_000 > HEAL_AT_MS {
+            return;
+        }
+        let by_ms = self.rng.u64(FAR_MS);
+        self.clocks.jumps += 1;
+        self.clocks.jump_ms = Some(by_ms);
+        self.clocks.ahead_ms += by_ms.cast_signed();
+        self.set_authority();
+        let is_right = self.rng.u32(0..3) == 0;
+        let (number, delay) = (self.clocks.jumps, self.rng.u64(1_000..30_000));
+        self.later(delay, Happening::JumpEnds { number, is_right });
+    }
+
+    /// A person confirms the jump, or sets the clock right.
+    pub(crate) fn end_jump(&mut self, number: u64, is_right: bool) {
+        let Some(by_ms) = self.clocks.jump_ms.filter(|_| number == self.clocks.jumps) else {
+            return;
+        };
+        if is_right {
+            let Some(record) = self.to_confirm() else {
+                return self.later(500, Happening::JumpEnds { number, is_right });
+            };
+            self.stats.saw("clock jump confirmed");
+            return self.confirm(record);
+        }
+        self.stats.saw("clock jump set right");
+        self.clocks.jump_ms = None;
+        self.jump_clock(-by_ms.cast_signed());
+    }
+
+    /// Faults are over.
+    pub(crate) fn set_clock_right(&mut self) {
+        self.end_jump(self.clocks.jumps, false);
+    }
+
+    /// What any process that holds the jump back confirms.
+    fn to_confirm(&self) -> Option<ClockRecord> {
+        let mut all = self.hosts.clocks().chain([&self.clocks.process]);
+        all.find_map(|process| process.guard.to_confirm())
+    }
+
+    fn confirm(&mut self, record: ClockRecord) {
+        self.clocks.stored.put(record);
+        self.clocks.jump_ms = None;
+        self.record_time();
+    }
+
+    /// The only process starts again, sometimes with its machine.
+    pub(crate) fn restart_process_clock(&mut self) {
+        self.clocks.boots += u64::from(self.rng.u32(0..4) == 0);
+        let boot_id = format!("boot-{}", self.clocks.boots);
+        self.clocks.process = ProcessClock::new(&boot_id, self.now, &self.clocks.stored);
+    }
+
+    /// A process reads the authority's clock. Returns the time that it believes.
+    pub(crate) fn believe(&mut self, host: Option<NodeId>, authority: Timestamp) -> Timestamp {
+        let now = self.now;
+        let Some((process, boot_ms)) = self.process_clock(host, now) else { return authority };
+        let guard = &mut process.guard;
+        let is_first = guard.expected(boot_ms).is_none();
+        let was_held = guard.held().is_some();
+        let believed = guard.sample(authority, boot_ms);
+        let (is_held, origin) = (guard.held().is_some(), guard.origin());
+        if is_held && !was_held {
+            self.stats.saw("clock jump held back");
+        }
+        if is_held && is_first && origin == ClockOrigin::Held {
+            self.stats.saw("clock jump held back by a new process");
+        }
+        // Nothing told this process that it is a jump: that counts as a confirmation.
+        if is_first && !is_held && believed.since(self.followed_now()) > JUMP_MS_MAX {
+            self.confirm(ClockRecord::Confirmed(authority));
+        }
+        believed
+    }
+
+    /// A shard was loaded whose last batch has this time.
+    pub(crate) fn floor(&mut self, host: Option<NodeId>, stored: Timestamp) {
+        let now = self.now;
+        if let Some((process, boot_ms)) = self.process_clock(host, now) {
+            process.guard.floor(stored, boot_ms);
+        }
+    }
+
+    /// A process looks whether its jump was confirmed, and stores what it should.
+    pub(crate) fn look_at_clock(&mut self, host: Option<NodeId>) {
+        let (now, confirmed) = (self.now, self.clocks.stored.confirmed);
+        let Some((process, boot_ms)) = self.process_clock(host, now) else { return };
+        if let Some(at) = confirmed.filter(|_| process.guard.held().is_some()) {
+            process.guard.confirmed(at, boot_ms);
+        }
+        let mut records = Vec::new();
+        while let Some(record) = process.guard.to_store(&process.stored, boot_ms) {
+            process.stored.put(record.clone());
+            records.push(record);
+        }
+        records.into_iter().for_each(|record| self.clocks.stored.put(record));
+    }
+
+    fn process_clock(
+        &mut self,
+        host: Option<NodeId>,
+        now: u64,
+    ) -> Option<(&mut ProcessClock, u64)> {
+        let Some(id) = host else {
+            return Some((&mut self.clocks.process, Monotonic::TRUE.at(now)));
+        };
+        let (clock, monotonic) = self.hosts.clock_of(id)?;
+        Some((clock, monotonic.at(now)))
+    }
+}
