@@ -10,6 +10,7 @@ mod bad_input;
 mod batch;
 mod broker;
 mod client;
+mod clock;
 mod cluster;
 mod commit;
 mod connections;
