@@ -241,8 +241,8 @@ impl JumpGuard {
             let then = boot.now.after(boot_ms.saturating_sub(boot.boot_ms));
             boot.boot_id == self.boot_id && then.0.abs_diff(now.0) < DRIFT_MS_MAX
         });
-        let boot_id = self.boot_id.clone();
-        (!is_known).then(|| ClockRecord::Boot(BootRecord { boot_id, boot_ms, now }))
+        let record = || BootRecord { boot_id: self.boot_id.clone(), boot_ms, now };
+        (!is_known).then(|| ClockRecord::Boot(record()))
     }
 
     /// The believed time at `boot_ms`, after the first sample.

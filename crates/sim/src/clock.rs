@@ -135,6 +135,7 @@ impl World {
     pub(crate) fn believe(&mut self, host: Option<NodeId>, authority: Timestamp) -> Timestamp {
         let now = self.now;
         let Some((process, boot_ms)) = self.process_clock(host, now) else { return authority };
+        let is_told = process.stored.held.is_some();
         let guard = &mut process.guard;
         let is_first = guard.expected(boot_ms).is_none();
         let was_held = guard.held().is_some();
@@ -146,8 +147,8 @@ impl World {
         if is_held && is_first && origin == ClockOrigin::Held {
             self.stats.saw("clock jump held back by a new process");
         }
-        // Nothing told this process that it is a jump: that counts as a confirmation.
-        if is_first && !is_held && believed.since(self.followed_now()) > JUMP_MS_MAX {
+        // If nothing told this process of the jump, that counts as a confirmation.
+        if is_first && !is_told && believed.since(self.followed_now()) > JUMP_MS_MAX {
             self.confirm(ClockRecord::Confirmed(authority));
         }
         believed

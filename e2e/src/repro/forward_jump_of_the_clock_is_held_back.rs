@@ -98,8 +98,8 @@ async fn until_reported(scene: &Scene, is_held: bool) -> anyhow::Result<()> {
 /// Whether the last line about the clock is that it is not followed.
 fn logged(scene: &Scene) -> anyhow::Result<bool> {
     let log = scene.server.log()?;
-    let lines = log.lines().filter(|line| line.contains("the clock"));
-    Ok(lines.last().is_some_and(|line| line.contains("is not followed")))
+    let mut lines = log.lines().filter(|line| line.contains("the clock"));
+    Ok(lines.next_back().is_some_and(|line| line.contains("is not followed")))
 }
 
 async fn nothing_to_confirm(scene: &Scene) -> anyhow::Result<Option<String>> {

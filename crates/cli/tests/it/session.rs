@@ -416,3 +416,14 @@ fn what_was_refused_for_now_and_what_is_over_have_codes_of_their_own() {
         [6]
     "#]]);
 }
+
+#[test]
+fn a_clock_that_did_not_jump_is_not_confirmed() {
+    let mut stage = Stage::alone();
+    let _server = stage.start(&["dev", "--topic", "orders"]);
+    stage.check(&expect![[r#"
+        $ driftq clock confirm
+        ! error: nothing to confirm: no forward jump of the clock is held back (FAILED_PRECONDITION, 409)
+        [4]
+    "#]]);
+}
