@@ -112,11 +112,14 @@ impl ErrorCode {
                     "storage_low",
                     "connections",
                     "outbox_full",
+                    "topics",
+                    "cursors",
                 ];
                 vec![
                     always("reason", word(&reasons)),
                     always("retry_after_ms", count()),
                     sometimes("group", Ref::from_schema_name(GroupName::name())),
+                    sometimes("limit", count()),
                 ]
             }
             ErrorCode::Internal => vec![always("outcome", word(&["unknown", "none"]))],

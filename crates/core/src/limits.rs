@@ -108,6 +108,12 @@ pub const DISPATCH_RUN_MAX: usize = 64;
 /// Leases one batch may let run out.
 pub const LAPSE_MAX: usize = 1_024;
 
+/// Topics of a shard, without those of dead letters.
+pub const SHARD_TOPICS_MAX: u64 = 100_000;
+/// Cursors of a shard: one per group and partition, about 250 bytes each.
+pub const SHARD_CURSORS_MAX: u64 = 2_000_000;
+/// How long a caller is asked to wait for someone to delete topics or groups.
+pub const CAPACITY_RETRY_MS: u64 = 60_000;
 /// Open entries of a whole shard, about 140 MB; no group takes more than half of what is left.
 pub const SHARD_OPEN_MAX: u64 = 1_000_000;
 /// Messages in memory to be delivered soon: those kept, and those that are being read.

@@ -35,7 +35,7 @@ const META: Metadata<'static> = Metadata::new("driftq", Level::INFO, None);
 const HELP: &[(&str, &str)] = &[
     ("driftq_ready", "1 while /v1/readyz says ready, else 0."),
     ("driftq_produced_total", "Messages stored, redriven ones included."),
-    ("driftq_refused_total", "Produces and commits refused for now, by what was full."),
+    ("driftq_refused_total", "Requests rejected for now, by what was full."),
     ("driftq_delivered_total", "Deliveries: one attempt of one group each."),
     ("driftq_redelivered_total", "Deliveries after the first, by how the one before ended."),
     ("driftq_acked_total", "Deliveries acked."),
@@ -128,8 +128,14 @@ fn effect(answered: &Answered) -> Option<usize> {
 }
 
 /// What can be full.
-const FULL: [&str; 4] =
-    ["partition_buffer_full", "partition_buffer_bytes_full", "storage_low", "outbox_full"];
+const FULL: [&str; 6] = [
+    "partition_buffer_full",
+    "partition_buffer_bytes_full",
+    "storage_low",
+    "outbox_full",
+    "topics",
+    "cursors",
+];
 
 fn class(status: u16) -> usize {
     match status {

@@ -80,6 +80,7 @@ impl Missing {
 
 /// What is used up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are what their names say")]
 pub enum Full {
     /// Messages of a partition; the group that holds the backlog, if any.
     Messages(Option<Text>),
@@ -89,6 +90,10 @@ pub enum Full {
     Storage,
     /// Messages that wait for another shard.
     Outbox,
+    /// Topics of the shard.
+    Topics { limit: u64 },
+    /// Cursors of the shard: one per group and partition.
+    Cursors { limit: u64 },
 }
 
 /// The command is refused and has changed nothing.

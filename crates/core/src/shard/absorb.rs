@@ -175,6 +175,7 @@ impl Shard {
                 stalled: Default::default(),
                 lane_rotor: Lane(u32::MAX),
             };
+            self.cursors_total += group.cursors.len() as u64;
             self.groups.insert(row.id, group);
             if let Some(topic) = self.topics.get_mut(&row.topic) {
                 topic.groups.insert(row.name.clone(), row.id);
@@ -208,6 +209,7 @@ impl Shard {
         let Some(group) = self.groups.remove(&id) else {
             return;
         };
+        self.cursors_total -= group.cursors.len() as u64;
         if let Some(topic) = self.topics.get_mut(&group.row.topic) {
             topic.groups.remove(&group.row.name);
         }

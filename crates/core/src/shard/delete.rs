@@ -76,9 +76,12 @@ impl Shard {
     }
 
     fn discard_group(&self, topic: &Topic, group: &Group, decision: &mut Decision) {
+        // A list of its own: each cursor searches it, and a deleted topic may have thousands of groups.
+        let mut changes = Vec::new();
         for index in 0..group.cursors.len() {
-            self.discard_cursor(topic, group, Lane::of(index as u32), &mut decision.changes);
+            self.discard_cursor(topic, group, Lane::of(index as u32), &mut changes);
         }
+        decision.changes.append(&mut changes);
         decision.changes.push(Change::GroupGone(group.row.id));
         decision.effects.extend(group.consumers.iter().map(|consumer| Effect::Dismiss(*consumer)));
     }

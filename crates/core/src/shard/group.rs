@@ -51,6 +51,7 @@ impl Shard {
         starts: &[Offset],
     ) -> Result<(GroupRow, Change), Rejection> {
         check_name("group", &name.group, GROUP_BYTES_MAX)?;
+        self.check_cursors(topic)?;
         let generation = Generation(self.ids + 1);
         let begin = |(lane, offset): (&LaneState, &Offset)| CursorStart {
             generation,

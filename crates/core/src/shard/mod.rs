@@ -17,6 +17,7 @@ mod backoff;
 mod beside;
 mod bury;
 mod cache;
+mod capacity;
 mod commit;
 mod dead;
 mod dedupe;
@@ -102,6 +103,10 @@ pub struct ShardConfig {
     pub retry_reads_max: usize,
     /// Messages that may be leased or waiting at a time.
     pub open_max: u64,
+    /// Topics that may exist, without those of dead letters.
+    pub topics_max: u64,
+    /// Cursors that may exist: one per group and partition.
+    pub cursors_max: u64,
 }
 
 impl Default for ShardConfig {
@@ -114,6 +119,8 @@ impl Default for ShardConfig {
             value_bytes_max: crate::limits::VALUE_BYTES_DEFAULT,
             retry_reads_max: crate::limits::RETRY_READS_MAX,
             open_max: crate::limits::SHARD_OPEN_MAX,
+            topics_max: crate::limits::SHARD_TOPICS_MAX,
+            cursors_max: crate::limits::SHARD_CURSORS_MAX,
         }
     }
 }
@@ -187,6 +194,8 @@ pub struct Shard {
     leases: BTreeSet<(Timestamp, GroupId, Lane, Offset)>,
     /// Derived: open entries of all groups.
     open_total: u64,
+    /// Derived: cursors of all groups.
+    cursors_total: u64,
     live: Live,
 }
 
@@ -208,6 +217,7 @@ impl Shard {
             dlq_of: BTreeMap::new(),
             leases: BTreeSet::new(),
             open_total: 0,
+            cursors_total: 0,
             live: Live::default(),
         }
     }

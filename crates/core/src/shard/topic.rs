@@ -31,6 +31,7 @@ impl Shard {
                 false => Err(Rejection::TopicExists { topic: id }.into()),
             };
         }
+        self.check_topics()?;
         let topic = TopicId(self.ids);
         let row = TopicRow {
             id: topic,

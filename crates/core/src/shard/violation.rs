@@ -43,6 +43,10 @@ impl Shard {
                 }
             }
         }
+        let cursors: usize = self.groups.values().map(|group| group.cursors.len()).sum();
+        if cursors as u64 != self.cursors_total {
+            return Some(format!("{cursors} cursors, counted {}", self.cursors_total));
+        }
         if (open_total, leases) != (self.open_total, self.leases.len()) {
             return Some(format!("{open_total} open and {leases} leased, counted otherwise"));
         }

@@ -442,3 +442,67 @@ fn a_group_that_settles_expires_or_moves_makes_room_for_other_groups() {
         world.check();
     }
 }
+
+#[test]
+fn a_shard_has_100_000_topics_and_2_000_000_cursors() {
+    let config = ShardConfig::default();
+    assert_eq!((config.topics_max, config.cursors_max), (100_000, 2_000_000));
+}
+
+#[test]
+fn a_topic_beyond_the_limit_is_rejected_until_another_is_deleted() {
+    let mut world = World::new(ShardConfig { topics_max: 2, ..ShardConfig::default() });
+    world.play("1s topic one 1 retry=1,1s,1s");
+    world.play("1s topic two 1");
+    assert_eq!(world.ask("1s topic three 1"), "full: 2 topics");
+    assert_eq!(world.ask("1s topic two 1"), "exists");
+    // A topic of dead letters is not counted: a message can always die.
+    world.play("2s produce one m");
+    world.play("2s join a one/g");
+    world.play("2s nack one/g 0:0.1 reason=x");
+    assert!(world.ask("3s view dlq.one").starts_with("dlq.one (dead letters) 0..1"));
+    assert_eq!(world.ask("3s topic three 1"), "full: 2 topics");
+    world.play("4s delete one");
+    assert_eq!(world.ask("5s topic three 1"), "created");
+    assert_eq!(world.ask("5s topic four 1"), "full: 2 topics");
+    world.check();
+}
+
+#[test]
+fn a_group_whose_cursors_are_beyond_the_limit_is_rejected_until_another_is_deleted() {
+    let mut world = World::new(ShardConfig { cursors_max: 5, ..ShardConfig::default() });
+    world.play("1s topic wide 3");
+    world.play("1s topic narrow 1");
+    assert_eq!(world.ask("1s group wide/one"), "created");
+    assert_eq!(world.ask("1s group wide/two"), "full: 5 cursors");
+    assert_eq!(world.ask("1s join a wide/two"), "full: 5 cursors");
+    assert_eq!(world.ask("1s join a wide/one"), "joined");
+    assert_eq!(world.ask("1s group narrow/one"), "created");
+    assert_eq!(world.ask("1s group narrow/two"), "created");
+    assert_eq!(world.ask("1s group narrow/three"), "full: 5 cursors");
+    world.play("2s delete wide/one");
+    assert_eq!(world.ask("3s group wide/two"), "created");
+    assert_eq!(world.ask("3s group wide/three"), "full: 5 cursors");
+    world.check();
+}
+
+#[test]
+fn what_exists_is_loaded_beyond_the_limits() {
+    let mut world = world();
+    for topic in ["one", "two", "three"] {
+        world.play(&format!("1s topic {topic} 2"));
+        world.play(&format!("1s group {topic}/g"));
+        world.play(&format!("1s produce {topic} m p=1"));
+    }
+    (world.config.topics_max, world.config.cursors_max) = (1, 3);
+    world.play("2s crash");
+    for topic in ["one", "two", "three"] {
+        let lines = world.play(&format!("3s join w{topic} {topic}/g"));
+        assert!(lines.iter().any(|line| line.contains("gets")), "{topic}: {lines:?}");
+    }
+    assert_eq!(world.ask("4s topic four 1"), "full: 1 topics");
+    assert_eq!(world.ask("4s group one/other"), "full: 3 cursors");
+    world.play("5s delete two");
+    assert_eq!(world.ask("6s topic four 1"), "full: 1 topics");
+    world.check();
+}

@@ -302,6 +302,21 @@ impl From<Rejection> for Failure {
                             .with("reason", "outbox_full")
                             .retry_after_ms(retry_after_ms);
                     }
+                    Full::Topics { limit } => {
+                        let says = format!(
+                            "the shard of this topic has {limit} topics, its limit; delete topics that are \
+                             not used: driftq topic delete"
+                        );
+                        return at_capacity("topics", says, limit, retry_after_ms);
+                    }
+                    Full::Cursors { limit } => {
+                        let says = format!(
+                            "with this group the shard would have more than {limit} cursors (groups × \
+                             partitions), its limit; delete groups that are not used (driftq group delete) or \
+                             set group_idle_ms, or create topics with fewer partitions"
+                        );
+                        return at_capacity("cursors", says, limit, retry_after_ms);
+                    }
                 };
                 let says = match &group {
                     Some(group) => format!("the partition is full: group {group} is behind"),
@@ -320,6 +335,13 @@ impl From<Rejection> for Failure {
             }
         }
     }
+}
+
+fn at_capacity(reason: &str, says: String, limit: u64, retry_after_ms: u64) -> Failure {
+    Failure::new(ErrorCode::ResourceExhausted, says)
+        .with("reason", reason)
+        .with("limit", limit)
+        .retry_after_ms(retry_after_ms)
 }
 
 fn storage_low(retry_after_ms: u64) -> Failure {

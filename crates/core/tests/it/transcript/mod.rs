@@ -72,7 +72,7 @@ fn play_on(config: ShardConfig, text: &str) -> String {
 pub(crate) struct World {
     pub(crate) engine: Memory,
     clock: Arc<AtomicU64>,
-    config: ShardConfig,
+    pub(crate) config: ShardConfig,
     ownership: Ownership,
     pipeline: Option<Pipeline>,
     now: Timestamp,

@@ -104,6 +104,12 @@ pub(crate) fn reply(answered: &Answered) -> String {
         }
         Err(Rejection::Exhausted { full: Full::Storage, .. }) => "full: storage".into(),
         Err(Rejection::Exhausted { full: Full::Outbox, .. }) => "full: outbox".into(),
+        Err(Rejection::Exhausted { full: Full::Topics { limit }, .. }) => {
+            format!("full: {limit} topics")
+        }
+        Err(Rejection::Exhausted { full: Full::Cursors { limit }, .. }) => {
+            format!("full: {limit} cursors")
+        }
         Err(rejection) => match effect::refused(rejection) {
             Some(said) => said,
             None => format!("refused: {rejection}"),
