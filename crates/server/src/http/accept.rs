@@ -4,7 +4,8 @@
 //!    connection that is kept. HTTP/2 without a stream ends after 60 s.
 //! 2. A client that takes nothing of an answer for 30 s is dropped; what it was given and never saw goes
 //!    back.
-//! 3. Connections are bounded. [`Connections`] says which one is closed for a new one; if none can be, the new one
+//! 3. A client whose machine has vanished is noticed within 60 s, by TCP keepalive and user timeout.
+//! 4. Connections are bounded. [`Connections`] says which one is closed for a new one; if none can be, the new one
 //!    gets 429.
 
 use std::future::poll_fn;
@@ -25,7 +26,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulConnection;
 use rustix::io::Errno;
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, sockopt};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -49,6 +50,13 @@ const ALIVE_TIME: Duration = Duration::from_secs(5);
 const STREAMS_MAX: u32 = 4_096;
 /// How long a client may take nothing of what it is sent.
 const STALL_TIME: Duration = Duration::from_secs(30);
+/// A connection on which nothing is received for so long is probed, …
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+/// … so often, …
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(10);
+/// … and ends when neither a probe nor data was acknowledged for so long. Without it, a client whose machine has
+/// vanished holds its connection and its messages until the system gives up, after about 15 minutes.
+const USER_TIMEOUT_MS: u32 = 60_000;
 /// How long connections may take to end when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Connections that the system holds until they are accepted. It drops what is beyond, and a client that is dropped
@@ -71,6 +79,11 @@ impl Listener {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         // A server that is started again finds its address free at once.
         socket.set_reuseaddr(true)?;
+        // Accepted connections inherit them.
+        sockopt::set_socket_keepalive(&socket, true)?;
+        sockopt::set_tcp_keepidle(&socket, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(&socket, KEEPALIVE_EVERY)?;
+        sockopt::set_tcp_user_timeout(&socket, USER_TIMEOUT_MS)?;
         socket.bind(address)?;
         Ok(Listener { listener: socket.listen(BACKLOG)?, connections })
     }
@@ -354,5 +367,22 @@ impl AsyncWrite for Flowing {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn accepted_connections_inherit_keepalive_and_user_timeout() {
+        let listener = Listener::bind(([127, 0, 0, 1], 0).into(), 1).expect("a free port");
+        let address = listener.address().expect("it is bound");
+        let _client = TcpStream::connect(address).await.expect("it listens");
+        let (accepted, _) = listener.listener.accept().await.expect("a client connects");
+        assert_eq!(sockopt::socket_keepalive(&accepted), Ok(true));
+        assert_eq!(sockopt::tcp_keepidle(&accepted), Ok(KEEPALIVE_IDLE));
+        assert_eq!(sockopt::tcp_keepintvl(&accepted), Ok(KEEPALIVE_EVERY));
+        assert_eq!(sockopt::tcp_user_timeout(&accepted), Ok(USER_TIMEOUT_MS));
     }
 }
