@@ -116,13 +116,11 @@ pub const SHARD_CURSORS_MAX: u64 = 2_000_000;
 pub const CAPACITY_RETRY_MS: u64 = 60_000;
 /// Open entries of a whole shard, about 140 MB; no group takes more than half of what is left.
 pub const SHARD_OPEN_MAX: u64 = 1_000_000;
-/// Messages in memory to be delivered soon: those kept, and those that are being read.
+/// Messages in memory to be delivered soon: those kept, and those that are being read. A node with many shards or
+/// little memory gives each of them less.
 pub const READ_AHEAD_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Bytes that may be on their way from the engine for dispatch: eight full steps, more than a disk delivers in the
-/// time of one commit. One read is always allowed.
-pub const READ_IN_FLIGHT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Messages kept in memory: the rest of the budget.
-pub const CACHE_BYTES_MAX: usize = READ_AHEAD_BYTES_MAX - READ_IN_FLIGHT_BYTES_MAX;
+/// The least that a shard works with: one message of each kind always fits.
+pub const READ_AHEAD_BYTES_MIN: usize = 1024 * 1024;
 /// Bytes one read-ahead asks for.
 pub const READ_AHEAD_STEP_BYTES: usize = 1024 * 1024;
 /// … and how many pages. Single produces make pages of one message each, and an engine may have to look at every
@@ -140,8 +138,6 @@ pub const DEAD_ROWS_MAX: usize = 256;
 pub const DEAD_BYTES: u64 = 1024 * 1024;
 /// Retries whose message is being read at a time.
 pub const RETRY_READS_MAX: usize = 32;
-/// Bytes of such messages, and of those that wait in memory; one always fits.
-pub const RETRY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// How long before it is due a retry asks for its message.
 pub const RETRY_READ_AHEAD_MS: u64 = 1_000;
 

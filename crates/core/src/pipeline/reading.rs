@@ -8,9 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::change::{Lookup, Reads, Want};
 use crate::command::Command;
 use crate::id::BatchNo;
-use crate::limits::{
-    READ_AHEAD_PAGES_MAX, READ_AHEAD_STEP_BYTES, READ_IN_FLIGHT_BYTES_MAX, READ_LOOKUPS_MAX,
-};
+use crate::limits::{READ_AHEAD_PAGES_MAX, READ_AHEAD_STEP_BYTES, READ_LOOKUPS_MAX};
 use crate::pack::{self, Damaged};
 use crate::row::{Key, Read, Row};
 use crate::shard::Refusal;
@@ -50,8 +48,8 @@ impl Asking {
     }
 
     /// Whether a read for dispatch may start. One always may, however large it is.
-    fn has_room(&self, bytes: u64) -> bool {
-        self.reserved == 0 || self.reserved + bytes <= READ_IN_FLIGHT_BYTES_MAX as u64
+    fn has_room(&self, bytes: u64, limit: usize) -> bool {
+        self.reserved == 0 || self.reserved + bytes <= limit as u64
     }
 }
 
@@ -100,9 +98,10 @@ impl Pipeline {
     /// The next that may be read for, with its bytes reserved. Delayed reads come first, so that no stream of
     /// commands keeps them waiting.
     fn next_asker(&mut self) -> Option<Asker> {
+        let limit = self.shard.config.read_in_flight_bytes();
         while let Some(&want) = self.asking.delayed.front() {
             let bytes = self.shard.bytes_expected(&want);
-            if !self.asking.has_room(bytes) {
+            if !self.asking.has_room(bytes, limit) {
                 break;
             }
             self.asking.delayed.pop_front();
@@ -113,7 +112,7 @@ impl Pipeline {
         while let Some(asker) = self.asking.queue.pop_front() {
             let Asker::Dispatch(want) = asker else { return Some(asker) };
             let bytes = self.shard.bytes_expected(&want);
-            if !self.asking.delayed.is_empty() || !self.asking.has_room(bytes) {
+            if !self.asking.delayed.is_empty() || !self.asking.has_room(bytes, limit) {
                 self.asking.delayed.push_back(want);
             } else if self.is_reserved(&want, bytes) {
                 return Some(asker);

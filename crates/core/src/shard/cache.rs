@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::id::{Generation, Lane, Offset, Text, TopicId};
-use crate::limits::{CACHE_BYTES_MAX, PAGE_BYTES_MAX, PAGE_MESSAGES_MAX, RETRY_BYTES_MAX};
+use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
 use crate::message::Message;
 
 /// What a message costs beside its content.
@@ -42,6 +42,8 @@ pub(crate) struct Staged {
 /// Messages in memory, the least recently used segment goes first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Cache {
+    bytes_max: usize,
+    retry_bytes_max: usize,
     segments: BTreeMap<Place, Segment>,
     /// Segments by last use.
     by_use: BTreeMap<u64, Place>,
@@ -61,6 +63,11 @@ fn weight(message: &Message) -> usize {
 }
 
 impl Cache {
+    /// A cache of so many bytes, and so many more for retries.
+    pub(crate) fn new(bytes_max: usize, retry_bytes_max: usize) -> Cache {
+        Cache { bytes_max, retry_bytes_max, ..Cache::default() }
+    }
+
     /// The messages of a lane from `offset` on that lie together in memory.
     pub(crate) fn run(&self, topic: TopicId, lane: Lane, offset: Offset) -> &[Kept] {
         let Some((&(_, _, base), segment)) = self.holding(topic, lane, offset) else {
@@ -152,7 +159,7 @@ impl Cache {
 
     fn shrink(&mut self) {
         // The newest stays, however large it is: somebody just asked for it.
-        while self.bytes > CACHE_BYTES_MAX && self.by_use.len() > 1 {
+        while self.bytes > self.bytes_max && self.by_use.len() > 1 {
             let (_, &oldest) = self.by_use.first_key_value().expect("not empty");
             self.drop_segment(oldest);
         }
@@ -191,7 +198,7 @@ impl Cache {
         self.staged.insert(place, staged);
         self.staged_order.push_back(place);
         let is_over = |cache: &Cache| {
-            cache.staged_bytes > RETRY_BYTES_MAX as usize || cache.staged_order.len() > STAGED_MAX
+            cache.staged_bytes > cache.retry_bytes_max || cache.staged_order.len() > STAGED_MAX
         };
         while self.staged.len() > 1 && is_over(self) {
             let (generation, lane, offset) = self.staged_order.pop_front().expect("not empty");

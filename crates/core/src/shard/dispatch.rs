@@ -14,7 +14,7 @@ use crate::change::{
 };
 use crate::command::Hold;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, Text, no_text};
-use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY, RETRY_BYTES_MAX};
+use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY};
 use crate::message::{DeathReason, Message};
 use crate::shard::bury::Burial;
 use crate::shard::cache::Kept;
@@ -82,7 +82,7 @@ impl Shard {
             count += 1;
             bytes += u64::from(open.entry.size);
         }
-        count < self.config.retry_reads_max && bytes < RETRY_BYTES_MAX
+        count < self.config.retry_reads_max && bytes < self.config.retry_bytes() as u64
     }
 
     /// Whether a group may open more than it has and `opened`. No group takes more than half of what the others

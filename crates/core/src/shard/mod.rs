@@ -84,6 +84,7 @@ pub(crate) use state::{Cursor, DamagedBlock, Group, Topic};
 #[cfg(fuzzing)]
 pub(crate) use {commit::CommitRecord, dedupe::DedupeRecord, route::Pin, tombstone::Tombstone};
 
+use cache::Cache;
 use state::{Live, Owners, Wakeup};
 
 /// What a shard is told when it is made.
@@ -107,6 +108,26 @@ pub struct ShardConfig {
     pub topics_max: u64,
     /// Cursors that may exist: one per group and partition.
     pub cursors_max: u64,
+    /// Bytes of messages in memory to be delivered soon.
+    pub read_ahead_bytes: usize,
+}
+
+impl ShardConfig {
+    /// Bytes that may be on their way from the engine for dispatch. By default eight full steps, more than a disk
+    /// delivers in the time of one commit. One read is always allowed.
+    pub fn read_in_flight_bytes(&self) -> usize {
+        self.read_ahead_bytes / 4
+    }
+
+    /// Bytes of messages that are kept: the rest.
+    fn cache_bytes(&self) -> usize {
+        self.read_ahead_bytes - self.read_in_flight_bytes()
+    }
+
+    /// Bytes of messages that wait in memory for a retry, and of those that are being read for one. One always fits.
+    fn retry_bytes(&self) -> usize {
+        self.read_ahead_bytes / 8
+    }
 }
 
 impl Default for ShardConfig {
@@ -121,6 +142,7 @@ impl Default for ShardConfig {
             open_max: crate::limits::SHARD_OPEN_MAX,
             topics_max: crate::limits::SHARD_TOPICS_MAX,
             cursors_max: crate::limits::SHARD_CURSORS_MAX,
+            read_ahead_bytes: crate::limits::READ_AHEAD_BYTES_MAX,
         }
     }
 }
@@ -202,6 +224,7 @@ pub struct Shard {
 impl Shard {
     /// A shard without anything in it.
     pub(crate) fn empty(config: ShardConfig) -> Shard {
+        let cache = Cache::new(config.cache_bytes(), config.retry_bytes());
         Shard {
             config,
             ids: 1,
@@ -218,7 +241,7 @@ impl Shard {
             leases: BTreeSet::new(),
             open_total: 0,
             cursors_total: 0,
-            live: Live::default(),
+            live: Live { cache, ..Live::default() },
         }
     }
 

@@ -1,8 +1,6 @@
 //! Read-ahead is bounded in rows and in bytes under way, and no partition is forgotten because of it.
 
-use driftq_core::limits::{
-    READ_AHEAD_PAGES_MAX, READ_IN_FLIGHT_BYTES_MAX, VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT,
-};
+use driftq_core::limits::{READ_AHEAD_PAGES_MAX, VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
 use driftq_core::row::{Key, Read, Row};
 use driftq_core::{
     Command, ConsumerId, Envelope, PipelineConfig, SettingsPatch, ShardConfig, Timestamp,
@@ -17,7 +15,14 @@ const MIB: usize = 1 << 20;
 
 /// Each partition has `each` messages of one mebibyte, and nothing is in memory.
 fn with_large_backlog(each: usize) -> Held {
-    let mut held = Held::new();
+    with_large_backlog_of(each, ShardConfig::default())
+}
+
+fn with_large_backlog_of(each: usize, config: ShardConfig) -> Held {
+    let engine = Memory::new(|| Timestamp(0));
+    let open =
+        |engine: Memory| Held::of(config.clone(), engine, Timestamp(0), PipelineConfig::default());
+    let mut held = open(engine);
     held.ask(topic(PARTITIONS, SettingsPatch::default())).expect("a topic");
     held.ask(join(9, "biller", 1, 30_000)).expect("it makes the group");
     held.ask(Command::Leave(ConsumerId(9))).expect("it leaves");
@@ -29,8 +34,7 @@ fn with_large_backlog(each: usize) -> Held {
         }
         held.settle();
     }
-    held.crash();
-    held
+    open(held.engine)
 }
 
 /// Bytes of the answers to all reads under way.
@@ -54,22 +58,28 @@ fn page_reads(held: &Held) -> Vec<usize> {
 
 #[test]
 fn read_ahead_of_many_partitions_stays_within_its_budget_and_reads_all_of_them() {
-    let mut held = with_large_backlog(2);
-    held.arrive(join(1, "biller", 1_000, 30_000));
-    let mut most = 0;
-    for _ in 0..1_000 {
-        held.turn();
-        let bytes = in_flight(&mut held);
-        assert!(bytes <= READ_IN_FLIGHT_BYTES_MAX, "{bytes} bytes are under way");
-        most = most.max(bytes);
-        match held.reads.is_empty() {
-            true if held.commits.is_empty() => break,
-            true => held.finish_commit(),
-            false => held.finish_read(),
+    for read_ahead_bytes in [ShardConfig::default().read_ahead_bytes, 32 * MIB] {
+        let config = ShardConfig { read_ahead_bytes, ..ShardConfig::default() };
+        let limit = config.read_in_flight_bytes();
+        let mut held = with_large_backlog_of(2, config);
+        held.arrive(join(1, "biller", 1_000, 30_000));
+        let mut most = 0;
+        for _ in 0..1_000 {
+            held.turn();
+            let bytes = in_flight(&mut held);
+            assert!(bytes <= limit, "{bytes} bytes are under way");
+            let kept = held.pipeline.shard().cached_bytes();
+            assert!(kept + limit <= read_ahead_bytes, "{kept} bytes are kept");
+            most = most.max(bytes);
+            match held.reads.is_empty() {
+                true if held.commits.is_empty() => break,
+                true => held.finish_commit(),
+                false => held.finish_read(),
+            }
         }
+        assert_eq!(held.deliveries.len(), 2 * PARTITIONS as usize, "no partition is forgotten");
+        assert!(most > limit / 2, "{most}: the budget is used");
     }
-    assert_eq!(held.deliveries.len(), 2 * PARTITIONS as usize, "no partition is forgotten");
-    assert!(most > READ_IN_FLIGHT_BYTES_MAX / 2, "{most}: the budget is used");
 }
 
 #[test]
