@@ -114,6 +114,7 @@ impl ErrorCode {
                     "outbox_full",
                     "topics",
                     "cursors",
+                    "memory",
                 ];
                 vec![
                     always("reason", word(&reasons)),

@@ -16,6 +16,7 @@ use driftq_core::{
 };
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::budget::BUDGET_BYTES_MIN;
 use crate::http::{self, Limits};
 
 /// Bytes of the disk that are kept free unless told otherwise.
@@ -80,6 +81,8 @@ pub struct Config {
     pub limits: Limits,
     /// Bytes of a value.
     pub value_bytes: usize,
+    /// Memory that requests, messages and consumers may use together; if not set, half of what there is.
+    pub memory_budget_bytes: Option<u64>,
     /// Bytes of the disk that are kept free: below, nothing new is stored.
     pub min_free_bytes: u64,
     /// Settings of topics that do not say otherwise.
@@ -116,6 +119,7 @@ impl Config {
             allowed_hosts: Vec::new(),
             limits: Limits::default(),
             value_bytes: VALUE_BYTES_DEFAULT,
+            memory_budget_bytes: None,
             min_free_bytes: MIN_FREE_BYTES,
             defaults: Settings::default(),
             shards: None,
@@ -160,6 +164,10 @@ impl Config {
         if !(1..=CONNECTIONS_MAX).contains(&self.limits.connections) {
             let (given, most) = (self.limits.connections, CONNECTIONS_MAX);
             fault("limits.connections", format!("{given} is not within 1 to {most}"));
+        }
+        if let Some(bytes) = self.memory_budget_bytes.filter(|bytes| *bytes < BUDGET_BYTES_MIN) {
+            let says = format!("must be at least {BUDGET_BYTES_MIN} (got {bytes})");
+            fault("memory.budget_bytes", says);
         }
         if let Some(shards) = self.shards
             && !(1..=SHARDS_MAX).contains(&shards)
@@ -284,6 +292,13 @@ mod tests {
             let fault = wrong(|config| config.limits.connections = connections);
             assert_eq!(fault, ["limits.connections"]);
         }
+    }
+
+    #[test]
+    fn a_budget_is_at_least_256_mebibytes() {
+        let with = |bytes| wrong(|config| config.memory_budget_bytes = Some(bytes));
+        assert_eq!(with(BUDGET_BYTES_MIN - 1), ["memory.budget_bytes"]);
+        assert_eq!(with(BUDGET_BYTES_MIN), [""; 0]);
     }
 
     #[test]

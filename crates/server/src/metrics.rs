@@ -128,13 +128,14 @@ fn effect(answered: &Answered) -> Option<usize> {
 }
 
 /// What can be full.
-const FULL: [&str; 6] = [
+const FULL: [&str; 7] = [
     "partition_buffer_full",
     "partition_buffer_bytes_full",
     "storage_low",
     "outbox_full",
     "topics",
     "cursors",
+    "memory",
 ];
 
 fn class(status: u16) -> usize {

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::{ClockWatch, NodeClock};
+use crate::budget::{self, Budget};
 use crate::cluster::Joining;
 use crate::config::{Config, EngineConfig};
 use crate::http::{
@@ -77,12 +78,14 @@ impl Server {
             return Err(StartError::Open(config.listen));
         }
         let Opened { engine, identity, about, postgres } = open(&config).await?;
+        let budget = Budget::new(config.memory_budget_bytes.unwrap_or_else(budget::default_bytes));
         let keys = identity.token_keys().expect("looked at when it was opened");
         let shard = ShardConfig {
             shards: identity.shards,
             restore: identity.restore,
             defaults: config.defaults.clone(),
             value_bytes_max: config.value_bytes,
+            read_ahead_bytes: budget.read_ahead_bytes(identity.shards),
             ..ShardConfig::default()
         };
         let failed = |error| StartError::Listen(config.listen, error);
@@ -95,7 +98,8 @@ impl Server {
         let joining = postgres.map(|postgres| Joining::new(postgres, &config, address, &clock));
         let among = joining.as_ref().map(Joining::among);
         let seat = among.as_ref().map(|among| among.seat.clone());
-        let (node, shards) = Node::start(engine.clone(), &shard, keys, &metrics, &clock, among);
+        let (node, shards) =
+            Node::start(engine.clone(), &shard, keys, &metrics, &clock, &budget, among);
         let is_among_others = joining.is_some();
         if !is_among_others && let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
@@ -123,6 +127,7 @@ impl Server {
         let app = App::from(Parts {
             node: node.clone(),
             limits: config.limits,
+            budget: budget.clone(),
             about,
             guard,
             draining: is_draining.clone(),

@@ -48,6 +48,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("limits.body_bytes", "BYTES", "The largest request, at least two values", |t| &mut t.server.limits.body_bytes),
     key("limits.stream_bytes", "BYTES", "Unsettled bytes that one stream may hold", |t| &mut t.server.limits.stream_bytes),
     key("limits.connections", "COUNT", "Connections at a time; beyond, idle ones are closed for new ones", |t| &mut t.server.limits.connections),
+    key("memory.budget_bytes", "BYTES|none", "Memory for requests, messages and consumers, at least 256 MiB; none is half of the machine's or the container's", |t| &mut t.server.memory_budget_bytes),
     key("storage.min_free_bytes", "BYTES", "Disk space to leave free: with less, nothing new is stored", |t| &mut t.server.min_free_bytes),
     key("storage.shards", "COUNT|none", "Shards that a new storage gets, for good; none is 64 on postgres, else one", |t| &mut t.server.shards),
     key("cluster.advertise", "URL|none", "Where other nodes on the same database reach this one; none is the listener", |t| &mut t.server.advertise),

@@ -102,7 +102,7 @@ impl Client {
         let client = self.clone();
         tokio::spawn(async move {
             // Whoever asked may be gone.
-            let _gone = answer.send(client.ask(&to, &command).await);
+            answer.send(client.ask(&to, &command).await);
         });
     }
 
@@ -117,7 +117,7 @@ impl Client {
                     Err(lost) => Err(*lost),
                 };
                 // Whoever asked may be gone.
-                let _gone = answer.send(answered);
+                answer.send(answered);
             }
         });
     }
@@ -154,7 +154,7 @@ impl Client {
         tokio::spawn(async move {
             let response = match client.post("join", &to, pack_call(&Command::Join(join))).await {
                 Ok(response) => response,
-                Err(lost) => return drop(answer.send(Err(lost))),
+                Err(lost) => return answer.send(Err(lost)),
             };
             let mut stream = std::pin::pin!(response.bytes_stream());
             let mut seen = BytesMut::new();
@@ -165,7 +165,7 @@ impl Client {
                 _ => None,
             };
             // Whoever asked may be gone; then nobody takes anything.
-            let _gone = answer.send(answered);
+            answer.send(answered);
             let Some(consumer) = consumer else { return };
             while let Some(handed) = tokio::select! {
                 handed = next_handed(&mut stream, &mut seen) => handed,

@@ -62,6 +62,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// Connections that the system holds until they are accepted. It drops what is beyond, and a client that is dropped
 /// tries again a second later.
 const BACKLOG: u32 = 4_096;
+/// Bytes of a connection that are received before a request asks for them: the body of one that waits for memory.
+const BUFFER_BYTES: u32 = 128 * 1_024;
 /// How much of what a client sends first is read at once. Most requests are shorter.
 const FIRST_BYTES: usize = 4_096;
 /// What a client of HTTP/2 sends first.
@@ -174,13 +176,19 @@ struct Protocols {
 impl Protocols {
     fn new() -> Protocols {
         let mut http1 = http1::Builder::new();
-        http1.timer(TokioTimer::new()).header_read_timeout(HEADER_TIME);
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIME)
+            .max_buf_size(BUFFER_BYTES as usize);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
             .keep_alive_interval(ALIVE_TIME)
             .keep_alive_timeout(ALIVE_TIME);
-        http2.max_concurrent_streams(STREAMS_MAX);
+        http2
+            .max_concurrent_streams(STREAMS_MAX)
+            .initial_connection_window_size(BUFFER_BYTES)
+            .initial_stream_window_size(BUFFER_BYTES);
         Protocols { http1, http2 }
     }
 

@@ -10,6 +10,7 @@ use driftq_core::command::{Join, Peer, PeerKind};
 use driftq_core::{Line, Session};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::counted::Counted;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, Query, QueryForm};
@@ -19,7 +20,7 @@ use crate::node::Node;
 
 /// Unsettled deliveries a stream may hold that does not say how many.
 const CREDIT: u32 = 2;
-/// Bytes of one chunk, about.
+/// The most bytes of one chunk, about.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 impl Ask for Consume {
@@ -65,23 +66,27 @@ pub(crate) async fn by_body(
 async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Response<Body>, Failure> {
     let Consume { topic, group, owner, lease_ms, credit, start } = asked;
     let start = convert::start(start);
-    let credit_bytes = app.limits.stream_bytes;
+    let share = app.consumer_share()?;
+    let credit_bytes = share.credit_bytes(app.limits.stream_bytes);
     let join = |consumer| Join {
         consumer,
         name: group_name(&topic, &group),
         owner: owner.into(),
         lease_ms,
-        credit: credit.unwrap_or(CREDIT),
+        credit: share.credit(credit.unwrap_or(CREDIT)),
         credit_bytes,
         start,
         peer: Peer { kind: PeerKind::Stream, remote: remote.to_string().into() },
     };
-    let connection = Connection::open(app, join, Session::stream).await?;
-    let stream = Stream { connection, node: app.node.clone(), draining: app.draining.clone() };
+    let connection = Connection::open(app, share.clone(), join, Session::stream).await?;
+    let chunk_bytes = CHUNK_BYTES.min(credit_bytes as usize);
+    let (node, draining) = (app.node.clone(), app.draining.clone());
+    let stream = Stream { connection, node, draining, chunk_bytes };
     let (demands, demanded) = mpsc::channel(1);
     tokio::spawn(stream.run(demanded));
     let body = Body::from_stream(futures_util::stream::unfold(demands, next_chunk));
-    let mut response = Response::new(body);
+    // A chunk may wait in the HTTP layer when the stream is over.
+    let mut response = Response::new(Body::new(Counted { body, _share: share }));
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,
@@ -109,6 +114,8 @@ struct Stream {
     connection: Connection,
     node: Node,
     draining: watch::Receiver<bool>,
+    /// Bytes of one chunk, about.
+    chunk_bytes: usize,
 }
 
 impl Stream {
@@ -144,7 +151,7 @@ impl Stream {
             Line::Heartbeat => chunk.push(b'\n'),
             Line::Delivery(delivery) => {
                 self.write(&mut chunk, &delivery);
-                while chunk.len() < CHUNK_BYTES
+                while chunk.len() < self.chunk_bytes
                     && let Some(delivery) = self.connection.next_at_once()
                 {
                     self.write(&mut chunk, &delivery);

@@ -21,6 +21,7 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use super::body::Purpose;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Conflicting, Held, Missing as NotThere, Query, QueryForm, StaleEffect};
@@ -66,6 +67,7 @@ impl Ask for Reacquire {
 }
 
 impl Ask for FinishRequest {
+    const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[
         text("token", &["token"]),
         text("status", &["status"]),
@@ -77,6 +79,7 @@ impl Ask for FinishRequest {
 }
 
 impl Ask for Extend {
+    const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[text("token", &["token"]), number("lease_ms", &["lease_ms"])];
 }
 

@@ -3,24 +3,20 @@
 //! A body is JSON whatever its `Content-Type` says, so that `curl -d` works. Without a body the query is
 //! read, by a table of names per request. Both at once are refused, and so is everything unknown.
 
-use std::time::Duration;
-
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
 use driftq_api::{ErrorCode, INTEGER_MAX, Object, Time};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
 use super::App;
+use super::body::{self, Purpose};
 use super::failure::Failure;
 use super::unread::{not_json, unread};
-
-/// How long a body may take to come in.
-const BODY_TIME: Duration = Duration::from_secs(30);
+use crate::budget::Charge;
 
 /// A longer body is read on a thread of its own: meanwhile the others are served.
 const PARSE_HERE_BYTES: usize = 256 * 1024;
@@ -31,6 +27,8 @@ static PARSERS: Semaphore = Semaphore::const_new(2);
 pub(crate) trait Ask: DeserializeOwned + Send + 'static {
     /// Its query form.
     const QUERY: &'static [Param];
+    /// What its body is for.
+    const PURPOSE: Purpose = Purpose::Other;
 }
 
 /// One name of a query.
@@ -90,6 +88,8 @@ impl Ask for Confirm {
 pub(crate) struct Input<T> {
     pub(crate) asked: T,
     pub(crate) headers: HeaderMap,
+    /// Of its body. What is parsed of it is there until the request is answered.
+    _charge: Charge,
 }
 
 impl<T: Ask> FromRequest<App> for Input<T> {
@@ -101,7 +101,8 @@ impl<T: Ask> FromRequest<App> for Input<T> {
         if encodings.any(|encoding| encoding != "identity") {
             return Err(Failure::invalid("", "the body is compressed: send it as it is"));
         }
-        let body = whole(body, app.limits.body_bytes).await?;
+        let read = body::read(body, app.limits.body_bytes, &app.budget, T::PURPOSE).await?;
+        let body = read.bytes;
         let query = parts.uri.query().unwrap_or_default();
         let asked = match (body.is_empty(), query.is_empty()) {
             (false, true) if body.len() > PARSE_HERE_BYTES => from_long_json(body).await?,
@@ -111,21 +112,7 @@ impl<T: Ask> FromRequest<App> for Input<T> {
             }
             (true, _) => from_query(query)?,
         };
-        Ok(Input { asked, headers: parts.headers })
-    }
-}
-
-async fn whole(body: axum::body::Body, limit: usize) -> Result<Bytes, Failure> {
-    let reading = tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect());
-    match reading.await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.downcast_ref::<LengthLimitError>().is_some() => {
-            let says = format!("the body has more than {limit} bytes");
-            Err(Failure::new(ErrorCode::TooLarge, says).with("field", "body").with("limit", limit))
-        }
-        Ok(Err(_)) => Err(Failure::invalid("", "the body broke off")),
-        Err(_) => Err(Failure::new(ErrorCode::RequestTimeout, "the body came too slowly")
-            .with("outcome", "none")),
+        Ok(Input { asked, headers: parts.headers, _charge: read.charge })
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod accept;
 mod audit;
+mod body;
 mod bulk;
 mod clock;
 mod cluster;
@@ -10,6 +11,7 @@ mod connections;
 mod consume;
 mod convert;
 mod cors;
+mod counted;
 mod dlq;
 mod effect_view;
 mod effects;
@@ -98,6 +100,8 @@ pub struct Parts {
     pub node: Node,
     /// Bounds.
     pub limits: Limits,
+    /// Memory that requests may use together.
+    pub budget: Arc<crate::budget::Budget>,
     /// What it says of itself.
     pub about: About,
     /// Who may come in.
@@ -215,6 +219,12 @@ impl App {
             true => Ok(token),
             false => Err(Failure::invalid(field, "of another namespace")),
         }
+    }
+
+    /// What a consumer that joins may hold.
+    fn consumer_share(&self) -> Result<Arc<crate::budget::ConsumerShare>, Failure> {
+        let says = "too many streams and polls for the memory of the server: try again later";
+        self.budget.consumer().ok_or_else(|| body::memory_short(says))
     }
 
     /// Counts a refusal, of a whole request or of one item among others.

@@ -11,6 +11,7 @@ use driftq_core::command::{GroupName, Join, Peer, PeerKind};
 use driftq_core::view::Blocked;
 use driftq_core::{Command, Reply, Session};
 
+use super::counted::Counted;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, QueryForm};
@@ -57,20 +58,21 @@ pub(crate) async fn receive(
         return Err(Failure::invalid("wait_ms", "0 to 60000 are possible"));
     }
     let start = convert::start(start);
-    let credit_bytes = app.limits.stream_bytes;
+    let share = app.consumer_share()?;
+    let credit_bytes = share.credit_bytes(app.limits.stream_bytes);
     let name = group_name(&topic, &group);
     let join = |consumer| Join {
         consumer,
         name: name.clone(),
         owner: owner.into(),
         lease_ms,
-        credit: max,
+        credit: share.credit(max),
         credit_bytes,
         start,
         peer: Peer { kind: PeerKind::Poll, remote: remote.to_string().into() },
     };
     let poll = |consumer, now| Session::poll(consumer, now, wait_ms);
-    let mut connection = Connection::open(&app, join, poll).await?;
+    let mut connection = Connection::open(&app, share.clone(), join, poll).await?;
     let mut draining = app.draining.clone();
     tokio::select! {
         () = connection.answered() => {}
@@ -96,7 +98,7 @@ pub(crate) async fn receive(
     }
     let minter = app.node.minter();
     let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, minter)).collect();
-    Ok(json(&Received { messages }))
+    Ok(json(&Received { messages }).map(|body| Body::new(Counted { body, _share: share })))
 }
 
 /// Whether messages for a group are being read.

@@ -1,5 +1,6 @@
 //! One consumer's connection: the core's session machine, fed from the shard and drained by the client.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::change::Delivery;
@@ -9,6 +10,7 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::{App, unexpected};
+use crate::budget::ConsumerShare;
 use crate::cluster::There;
 use crate::node::{Deliveries, Given, Handed, Node};
 
@@ -32,12 +34,14 @@ pub(crate) struct Connection {
     number: ConsumerId,
     is_dismissed: bool,
     has_left: bool,
+    share: Arc<ConsumerShare>,
 }
 
 impl Connection {
     /// Joins, and begins with `session` of the new consumer.
     pub(crate) async fn open(
         app: &App,
+        share: Arc<ConsumerShare>,
         join: impl FnOnce(ConsumerId) -> Join,
         session: impl FnOnce(ConsumerId, Timestamp) -> Session,
     ) -> Result<Connection, Failure> {
@@ -67,6 +71,7 @@ impl Connection {
             number,
             is_dismissed: false,
             has_left: false,
+            share,
         })
     }
 
@@ -151,6 +156,9 @@ impl Connection {
     /// The client has taken everything that it was sent.
     pub(crate) fn confirm(&mut self) {
         self.session.confirm();
+        if self.session.is_empty() {
+            self.share.taken();
+        }
     }
 
     /// Gives back what the client has not taken of what it was sent.
@@ -208,6 +216,12 @@ impl Connection {
     fn deliver(&mut self, deliveries: Given) {
         let now = self.now();
         for delivery in deliveries {
+            let bytes = delivery.message.key.len() + delivery.message.value.len();
+            if !self.share.fits(bytes) {
+                // Uncounted. From the fourth time on it waits for its backoff.
+                self.node.tell(self.shard, Command::GiveBack(delivery.hold));
+                continue;
+            }
             if let Some(command) = self.session.deliver(now, delivery) {
                 self.node.tell(self.shard, command);
             }

@@ -7,6 +7,7 @@ use driftq_api::settle::{self as wire, Op, Settle, SettleMany, Settled, SettledM
 use driftq_core::command::{Beside, Claim, Extend, Nack, NackKind};
 use driftq_core::{Answered, Command, Reply};
 
+use super::body::Purpose;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, QueryForm, Stale};
@@ -14,6 +15,7 @@ use super::{App, bulk, convert, group_name, unexpected};
 use crate::node::Lost;
 
 impl Ask for Settle {
+    const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[
         text("token", &["token"]),
         text("topic", &["topic"]),
@@ -31,6 +33,7 @@ impl Ask for Settle {
 }
 
 impl Ask for SettleMany {
+    const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[];
 }
 

@@ -1,5 +1,7 @@
 //! The way to a shard's task.
 
+use std::sync::Arc;
+
 use driftq_core::change::Delivery;
 use driftq_core::command::{Hold, Join};
 use driftq_core::{Answered, Command};
@@ -7,6 +9,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Lost;
+use crate::budget::{Charge, Pool};
 
 /// What a consumer is handed, by batch. As long as its credit, so it needs no bound of its own. Where it ends
 /// without a word, the shard was lost.
@@ -37,8 +40,24 @@ pub(crate) type Given = Vec<Box<Delivery>>;
 /// The other end.
 pub(crate) type Deliver = mpsc::UnboundedSender<Handed>;
 
-/// Where an answer goes.
-pub(crate) type Answer = oneshot::Sender<Result<Answered, Lost>>;
+/// Where an answer goes. The command that it answers is in memory until then.
+pub(crate) struct Answer {
+    to: oneshot::Sender<Result<Answered, Lost>>,
+    _charge: Option<Charge>,
+}
+
+impl Answer {
+    /// Answers. The caller may be gone.
+    pub(crate) fn send(self, answered: Result<Answered, Lost>) {
+        let _gone = self.to.send(answered);
+    }
+}
+
+impl From<oneshot::Sender<Result<Answered, Lost>>> for Answer {
+    fn from(to: oneshot::Sender<Result<Answered, Lost>>) -> Answer {
+        Answer { to, _charge: None }
+    }
+}
 
 /// An answer on its way. It may be lost with the shard.
 pub(super) struct Call(pub(super) oneshot::Receiver<Result<Answered, Lost>>);
@@ -64,8 +83,7 @@ impl Mail {
     pub(super) fn refuse(self) {
         match self {
             Mail::Call(_, answer) | Mail::Join(_, _, answer) => {
-                // Whoever asked may be gone.
-                let _gone = answer.send(Err(Lost::NotServing));
+                answer.send(Err(Lost::NotServing));
             }
             Mail::Tell(_) => {}
         }
@@ -76,23 +94,28 @@ impl Mail {
 #[derive(Clone)]
 pub(super) struct Mailbox {
     calls: mpsc::Sender<Mail>,
+    memory: Arc<Pool>,
 }
 
 impl Mailbox {
-    pub(super) fn new(calls: mpsc::Sender<Mail>) -> Mailbox {
-        Mailbox { calls }
+    pub(super) fn new(calls: mpsc::Sender<Mail>, memory: Arc<Pool>) -> Mailbox {
+        Mailbox { calls, memory }
     }
 
     pub(super) fn call(&self, command: Command) -> Result<Call, Lost> {
-        let (answer, answered) = oneshot::channel();
-        self.send(Mail::Call(command, answer))?;
+        let charge = match weight(&command) {
+            0 => None,
+            bytes => Some(self.memory.try_take(bytes).ok_or(Lost::Overloaded)?),
+        };
+        let (to, answered) = oneshot::channel();
+        self.send(Mail::Call(command, Answer { to, _charge: charge }))?;
         Ok(Call(answered))
     }
 
     pub(super) fn join(&self, join: Join) -> Result<(Call, Deliveries), Lost> {
         let (answer, answered) = oneshot::channel();
         let (deliver, deliveries) = mpsc::unbounded_channel();
-        self.send(Mail::Join(join, deliver, answer))?;
+        self.send(Mail::Join(join, deliver, answer.into()))?;
         Ok((Call(answered), deliveries))
     }
 
@@ -111,4 +134,15 @@ impl Mailbox {
             TrySendError::Closed(_) => Lost::NotServing,
         })
     }
+}
+
+/// What a command holds of messages. Other commands are small, and their number is bounded.
+fn weight(command: &Command) -> usize {
+    if let Command::Produce(produce) = command {
+        return produce.key.len() + produce.value.len();
+    }
+    if let Command::Commit(commit) = command {
+        return commit.produce.iter().map(|produce| produce.key.len() + produce.value.len()).sum();
+    }
+    0
 }

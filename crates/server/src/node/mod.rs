@@ -37,6 +37,7 @@ pub(crate) use numbers::Counted;
 pub use status::Status;
 
 use crate::clock::NodeClock;
+use crate::budget::Budget;
 use crate::cluster::{Client, Route, Routes, Seat, There};
 use crate::metrics::Metrics;
 use mailbox::{Call, Mail, Mailbox};
@@ -105,6 +106,7 @@ impl Node {
         keys: TokenKeys,
         metrics: &Arc<Metrics>,
         time: &NodeClock,
+        budget: &Budget,
         among: Option<Among>,
     ) -> (Node, ShardTasks) {
         let awaited = Awaited::default();
@@ -117,7 +119,7 @@ impl Node {
         let (mailboxes, inboxes): (Vec<Mailbox>, Vec<Inbox>) = numbers
             .clone()
             .map(|_| mpsc::channel(CALLS_MAX))
-            .map(|(send, receive)| (Mailbox::new(send), receive))
+            .map(|(send, receive)| (Mailbox::new(send, budget.calls.clone()), receive))
             .unzip();
         let peer_secret: Arc<str> = keys.peer_secret().into();
         let others =

@@ -96,7 +96,7 @@ impl Peers {
             Way::Here(mailbox) => mailbox.call(command),
             Way::There(client, there) => {
                 let (answer, answered) = oneshot::channel();
-                client.call(there, command, answer);
+                client.call(there, command, answer.into());
                 Ok(Call(answered))
             }
         }
@@ -118,7 +118,7 @@ impl Peers {
                 let (deliver, deliveries) = mpsc::unbounded_channel();
                 let peers = self.clone();
                 let unseen = move |hold| peers.tell(shard, Command::GiveBack(hold));
-                client.join(there.clone(), join, deliver, answer, unseen);
+                client.join(there.clone(), join, deliver, answer.into(), unseen);
                 Ok((Call(answered), deliveries, Some(there)))
             }
         }
@@ -135,7 +135,7 @@ impl Peers {
         match (there, &self.others) {
             (Some(there), Some(others)) => {
                 let (answer, answered) = oneshot::channel();
-                others.client.call(there.clone(), leave, answer);
+                others.client.call(there.clone(), leave, answer.into());
                 Ok(Call(answered))
             }
             _ => self.here(shard).call(leave),
@@ -188,8 +188,9 @@ impl Peers {
                 commands.into_iter().map(|command| mailbox.call(command)).collect()
             }
             Ok(Way::There(client, there)) => {
-                let (answers, calls): (Vec<_>, Vec<_>) =
+                let (answers, calls): (Vec<oneshot::Sender<_>>, Vec<_>) =
                     commands.iter().map(|_| oneshot::channel()).unzip();
+                let answers = answers.into_iter().map(Into::into).collect();
                 client.call_all(there, commands, answers);
                 calls.into_iter().map(|answered| Ok(Call(answered))).collect()
             }

@@ -398,7 +398,7 @@ impl<'a> Serving<'a> {
         for (ticket, answered) in replies {
             if let Some(answer) = self.calls.remove(&ticket.0) {
                 // Whoever asked may be gone.
-                let _gone = answer.send(Ok(answered));
+                answer.send(Ok(answered));
             }
             if let Some(consumer) = self.leaving.remove(&ticket.0) {
                 // It was handed all it was given before: its batches were released in order.

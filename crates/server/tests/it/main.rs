@@ -25,6 +25,7 @@ mod health;
 mod holes;
 mod input;
 mod lines;
+mod memory;
 mod metrics;
 mod moved;
 mod openapi;

@@ -1,0 +1,292 @@
+//! The memory budget: what requests, messages and consumers may hold together.
+//!
+//! 1. Each pool has a fixed share of the budget, so that no kind of request takes the memory of another.
+//! 2. A request draws before it uses memory. Beyond its pool it waits for a bounded time, then it is rejected.
+//! 3. Settles, extends and finishes draw from a pool of their own, which nothing else uses.
+//! 4. Deliveries have no pool to draw from, since a delivery that has no room costs its message an attempt or a commit.
+//!    Instead, a consumer that joins gets a credit that shrinks with the number of consumers.
+//!
+//! What is not in it: topics, groups and open messages, which have limits of their own, and the engine.
+
+mod machine;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use driftq_core::limits::{CREDIT_MAX, READ_AHEAD_BYTES_MAX, READ_AHEAD_BYTES_MIN};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
+
+pub use machine::default_bytes;
+
+/// The least that a server works with.
+pub const BUDGET_BYTES_MIN: u64 = 256 << 20;
+
+/// Bodies and answers up to this size are small. They have a pool of their own, so that a few large ones do not keep
+/// them waiting.
+pub(crate) const SMALL_BYTES: usize = 16 * 1024;
+/// What a delivery takes in memory beside its message, about.
+const DELIVERY_BYTES: u64 = 1_024;
+/// What a consumer takes without any delivery, about: its task, its connection, its place in the shard.
+const CONSUMER_BYTES: u64 = 8 * 1_024;
+/// The share of the consumers is divided by eight times their number. The sum of what all of them get then stays below
+/// the share up to 1 600 consumers, and below one and a quarter of it up to 10 000, in whatever order they come and go.
+const CONSUMER_PARTS: u64 = 8;
+/// Semaphores count in these.
+const UNIT_BYTES: usize = 1_024;
+
+/// The memory budget of a server.
+pub struct Budget {
+    bytes: u64,
+    /// Request bodies over [`SMALL_BYTES`], each with what is parsed of it.
+    pub(crate) large_bodies: Pool,
+    /// Other request bodies.
+    pub(crate) small_bodies: Pool,
+    /// Bodies of settles, extends and finishes.
+    pub(crate) settles: Pool,
+    /// Commands on their way to a shard, and in it until they are answered.
+    pub(crate) calls: Arc<Pool>,
+    /// Messages larger than their consumer's credit, until the client has taken them.
+    large_deliveries: Pool,
+    consumers: AtomicUsize,
+}
+
+impl Budget {
+    /// Divides so many bytes.
+    pub fn new(bytes: u64) -> Arc<Budget> {
+        const BODIES_MAX: u64 = 128 << 20;
+        const SETTLES_MAX: u64 = 64 << 20;
+        Arc::new(Budget {
+            bytes,
+            large_bodies: Pool::new((bytes / 4).min(BODIES_MAX)),
+            small_bodies: Pool::new((bytes / 16).min(BODIES_MAX)),
+            settles: Pool::new((bytes / 16).min(SETTLES_MAX)),
+            calls: Arc::new(Pool::new((bytes / 8).min(BODIES_MAX))),
+            large_deliveries: Pool::new(bytes / 16),
+            consumers: AtomicUsize::new(0),
+        })
+    }
+
+    /// What each of so many shards may hold of messages that are to be delivered soon. A node may get all of them.
+    pub(crate) fn read_ahead_bytes(&self, shards: u32) -> usize {
+        let share = self.bytes / 4 / u64::from(shards.max(1));
+        let share = usize::try_from(share).unwrap_or(usize::MAX);
+        share.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX)
+    }
+
+    fn consumers_bytes(&self) -> u64 {
+        self.bytes / 8
+    }
+
+    /// Counts a consumer. None: there are too many.
+    pub(crate) fn consumer(self: &Arc<Self>) -> Option<Arc<ConsumerShare>> {
+        let most = self.consumers_bytes() / CONSUMER_BYTES;
+        let count = self.consumers.fetch_add(1, Ordering::Relaxed) as u64 + 1;
+        let bytes = self.consumers_bytes() / (CONSUMER_PARTS * count);
+        let share = ConsumerShare { budget: self.clone(), bytes, large: Mutex::default() };
+        // Dropped, it is not counted.
+        (count <= most).then(|| Arc::new(share))
+    }
+}
+
+/// What a consumer may hold. It is counted until the last of those who hold it is dropped: its session, and the body of
+/// the answer, which may wait in the HTTP layer when the session is over.
+pub(crate) struct ConsumerShare {
+    budget: Arc<Budget>,
+    bytes: u64,
+    large: Mutex<Option<Charge>>,
+}
+
+impl ConsumerShare {
+    /// The most bytes of deliveries that are handed to it.
+    pub(crate) fn credit_bytes(&self, wanted: u64) -> u64 {
+        wanted.min(self.bytes)
+    }
+
+    /// The most deliveries that are handed to it. One always is.
+    pub(crate) fn credit(&self, wanted: u32) -> u32 {
+        let most = u32::try_from(self.bytes / DELIVERY_BYTES).unwrap_or(u32::MAX);
+        // What is beyond the range of a credit stays so, and is rejected.
+        if wanted > CREDIT_MAX { wanted } else { wanted.min(most.max(1)) }
+    }
+
+    /// Draws for a message that is larger than all that it may hold: such a message is always handed over alone. False:
+    /// there is no room.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        if bytes as u64 <= self.bytes {
+            return true;
+        }
+        let charge = self.budget.large_deliveries.try_take(bytes);
+        let fits = charge.is_some();
+        if fits {
+            *self.large.lock().unwrap_or_else(PoisonError::into_inner) = charge;
+        }
+        fits
+    }
+
+    /// The client has taken everything.
+    pub(crate) fn taken(&self) {
+        self.large.lock().unwrap_or_else(PoisonError::into_inner).take();
+    }
+}
+
+impl Drop for ConsumerShare {
+    fn drop(&mut self) {
+        self.budget.consumers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A share of the budget.
+pub(crate) struct Pool {
+    units: Arc<Semaphore>,
+    size: u32,
+    waiting: AtomicUsize,
+}
+
+/// Memory that was drawn. Dropped, it goes back.
+#[derive(Debug, Default)]
+pub(crate) struct Charge {
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Pool {
+    fn new(bytes: u64) -> Pool {
+        let units = usize::try_from(bytes).unwrap_or(usize::MAX) / UNIT_BYTES;
+        let size = u32::try_from(units.min(Semaphore::MAX_PERMITS)).unwrap_or(u32::MAX);
+        let units = Arc::new(Semaphore::new(size as usize));
+        Pool { units, size, waiting: AtomicUsize::new(0) }
+    }
+
+    /// What is larger than the pool takes all of it.
+    fn units(&self, bytes: usize) -> u32 {
+        u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX).clamp(1, self.size)
+    }
+
+    /// Draws at once or not at all.
+    pub(crate) fn try_take(&self, bytes: usize) -> Option<Charge> {
+        let permit = self.units.clone().try_acquire_many_owned(self.units(bytes));
+        permit.ok().map(|permit| Charge { _permit: Some(permit) })
+    }
+
+    /// Draws, in the order in which callers came. None: there was no room for so long.
+    pub(crate) async fn take(&self, bytes: usize, wait: Duration) -> Option<Charge> {
+        if let Some(charge) = self.try_take(bytes) {
+            return Some(charge);
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        let permit = timeout(wait, self.units.clone().acquire_many_owned(self.units(bytes))).await;
+        permit.ok()?.ok().map(|permit| Charge { _permit: Some(permit) })
+    }
+
+    /// Whether a caller waits for room.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+}
+
+/// Counts a caller that waits, also if it goes away.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Waiting<'_> {
+    fn new(waiting: &AtomicUsize) -> Waiting<'_> {
+        waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn pools_are_smaller_than_the_budget_together() {
+        for bytes in [BUDGET_BYTES_MIN, 512 << 20, 64 << 30] {
+            let budget = Budget::new(bytes);
+            let pools = [
+                &budget.large_bodies,
+                &budget.small_bodies,
+                &budget.settles,
+                &budget.calls,
+                &budget.large_deliveries,
+            ];
+            let pools: u64 = pools.iter().map(|pool| u64::from(pool.size) * 1_024).sum();
+            let all = pools + budget.consumers_bytes() + budget.read_ahead_bytes(1) as u64;
+            assert!(all < bytes, "{all} of {bytes}");
+        }
+    }
+
+    #[test]
+    fn shards_share_what_is_read_ahead() {
+        let budget = Budget::new(512 << 20);
+        assert_eq!(budget.read_ahead_bytes(1), 64 * MIB, "as much as ever");
+        assert_eq!(budget.read_ahead_bytes(64), 2 * MIB);
+        assert_eq!(budget.read_ahead_bytes(1_024), MIB, "the least that a shard works with");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_waits_for_room_and_not_for_ever() {
+        let budget = Budget::new(512 << 20);
+        let pool = &budget.large_bodies;
+        let all = pool.try_take(usize::MAX).expect("what is larger than the pool takes all of it");
+        assert!(pool.try_take(1).is_none());
+        assert!(pool.take(1, Duration::from_secs(1)).await.is_none());
+        assert!(!pool.is_wanted(), "it waits no longer");
+        let waits = pool.take(1, Duration::from_secs(1));
+        let goes = async {
+            tokio::task::yield_now().await;
+            assert!(pool.is_wanted());
+            drop(all);
+        };
+        assert!(tokio::join!(waits, goes).0.is_some());
+    }
+
+    #[test]
+    fn what_consumers_get_stays_within_their_share() {
+        let budget = Budget::new(512 << 20);
+        let most = budget.consumers_bytes();
+        let mut consumers = Vec::new();
+        for number in 0..1_600_u64 {
+            consumers.push(budget.consumer().expect("not too many"));
+            // Some go, those with the most first: the next may get as much, and no more.
+            if number % 3 == 0 {
+                consumers.remove(0);
+            }
+        }
+        let all: u64 = consumers.iter().map(|share| share.credit_bytes(u64::MAX)).sum();
+        assert!(all <= most, "{all} of {most}");
+        assert_eq!(consumers[1_000].credit(1_000), consumers[1_000].bytes as u32 / 1_024);
+        drop(consumers);
+        assert_eq!(budget.consumer().expect("none is left").credit_bytes(8 << 20), 8 << 20);
+    }
+
+    #[test]
+    fn consumers_beyond_the_limit_are_rejected_until_one_leaves() {
+        let budget = Budget::new(256 << 20);
+        let consumers: Vec<_> = std::iter::from_fn(|| budget.consumer()).collect();
+        assert_eq!(consumers.len(), 4_096);
+        assert!(budget.consumer().is_none());
+        drop(consumers);
+        assert!(budget.consumer().is_some());
+    }
+
+    #[test]
+    fn large_messages_of_all_consumers_have_one_bound() {
+        let budget = Budget::new(512 << 20);
+        let consumers: Vec<_> = (0..500).filter_map(|_| budget.consumer()).collect();
+        let last: Vec<_> = consumers.iter().skip(100).collect();
+        let fit = last.iter().filter(|share| share.fits(MIB)).count();
+        assert_eq!(fit, 32, "a sixteenth of the budget");
+        assert!(last[0].fits(1_000), "small ones always fit");
+        last[0].taken();
+        assert!(last[399].fits(MIB));
+    }
+}

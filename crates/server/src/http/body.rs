@@ -1,0 +1,139 @@
+//! Reading a request's body within the memory budget.
+//!
+//! 1. Memory is drawn before it is used: for the declared length, or step by step where none is declared. It is held
+//!    until the request is answered.
+//! 2. A body that finds no room waits for up to 5 s, then the request is rejected (429, `memory`).
+//! 3. While another body waits for room, one that arrives slowly is rejected. So clients that begin bodies and do not
+//!    finish them hold their room for about a second.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody as _};
+use bytes::BytesMut;
+use driftq_api::ErrorCode;
+use http_body_util::BodyExt as _;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::failure::Failure;
+use crate::budget::{Budget, Charge, Pool, SMALL_BYTES};
+
+/// How long a body may take to come in.
+const BODY_TIME: Duration = Duration::from_secs(30);
+/// How long it may wait for room.
+const ROOM_TIME: Duration = Duration::from_secs(5);
+/// While others wait for room, a body has this long without being measured, …
+const GRACE: Duration = Duration::from_secs(1);
+/// … and must then have come at this speed.
+const BYTES_PER_SECOND: f64 = 256.0 * 1_024.0;
+/// A body and what is parsed of it are in memory together.
+const COPIES: usize = 2;
+
+/// The body of a request that has been read.
+pub(super) struct Read {
+    pub(super) bytes: Bytes,
+    pub(super) charge: Charge,
+}
+
+/// Which pool a body draws from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It settles, extends or finishes what has begun, and so frees memory: it has a pool of its own.
+    Settle,
+    /// Anything else.
+    Other,
+}
+
+impl Purpose {
+    fn pool(self, budget: &Budget, bytes: usize) -> &Pool {
+        match self {
+            Purpose::Settle => &budget.settles,
+            Purpose::Other if bytes <= SMALL_BYTES => &budget.small_bodies,
+            Purpose::Other => &budget.large_bodies,
+        }
+    }
+}
+
+/// Reads a body of at most `limit` bytes.
+pub(super) async fn read(
+    body: Body,
+    limit: usize,
+    budget: &Budget,
+    purpose: Purpose,
+) -> Result<Read, Failure> {
+    if body.is_end_stream() {
+        return Ok(Read { bytes: Bytes::new(), charge: Charge::default() });
+    }
+    let deadline = Instant::now() + BODY_TIME;
+    let reading = Reading { limit, budget, purpose }.run(body);
+    timeout_at(deadline, reading).await.unwrap_or_else(|_| {
+        Err(Failure::new(ErrorCode::RequestTimeout, "the body came too slowly")
+            .with("outcome", "none"))
+    })
+}
+
+struct Reading<'a> {
+    limit: usize,
+    budget: &'a Budget,
+    purpose: Purpose,
+}
+
+impl Reading<'_> {
+    async fn run(self, mut body: Body) -> Result<Read, Failure> {
+        let declared = body.size_hint().exact();
+        if declared.is_some_and(|length| length > self.limit as u64) {
+            return Err(self.too_large());
+        }
+        let mut room = declared.map_or(SMALL_BYTES.min(self.limit), |length| length as usize);
+        let mut charge = self.draw(room).await?;
+        let began = Instant::now();
+        let mut bytes = BytesMut::with_capacity(room);
+        loop {
+            let frame = match timeout(GRACE, body.frame()).await {
+                Ok(Some(frame)) => Some(frame.map_err(|_| broken_off())?),
+                Ok(None) => return Ok(Read { bytes: bytes.freeze(), charge }),
+                Err(_) => None,
+            };
+            if let Some(data) = frame.and_then(|frame| frame.into_data().ok()) {
+                let length = bytes.len() + data.len();
+                if length > self.limit {
+                    return Err(self.too_large());
+                }
+                if length > room {
+                    room = (2 * room).max(length).min(self.limit);
+                    charge = self.draw(room).await?;
+                    bytes.reserve(room - bytes.len());
+                }
+                bytes.extend_from_slice(&data);
+            }
+            let measured = began.elapsed().saturating_sub(GRACE).as_secs_f64();
+            let is_slow = (bytes.len() as f64) < measured * BYTES_PER_SECOND;
+            if is_slow && self.purpose.pool(self.budget, room).is_wanted() {
+                let says = "memory is short and the body came too slowly: send it again later";
+                return Err(memory_short(says));
+            }
+        }
+    }
+
+    async fn draw(&self, bytes: usize) -> Result<Charge, Failure> {
+        let pool = self.purpose.pool(self.budget, bytes);
+        pool.take(COPIES * bytes, ROOM_TIME)
+            .await
+            .ok_or_else(|| memory_short("too many requests with large bodies: send it again later"))
+    }
+
+    fn too_large(&self) -> Failure {
+        let says = format!("the body has more than {} bytes", self.limit);
+        Failure::new(ErrorCode::TooLarge, says).with("field", "body").with("limit", self.limit)
+    }
+}
+
+fn broken_off() -> Failure {
+    Failure::invalid("", "the body broke off")
+}
+
+/// The memory budget is used up.
+pub(super) fn memory_short(says: &str) -> Failure {
+    Failure::new(ErrorCode::ResourceExhausted, says)
+        .with("reason", "memory")
+        .with("retry_after_ms", 1_000)
+}

@@ -1,0 +1,101 @@
+//! The memory budget: bodies, consumers and settles, each with a share that the others cannot take.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::broker::Broker;
+use crate::raw::Raw;
+
+/// A sixteenth of it is for small bodies and for settles, a fourth for large bodies.
+const BUDGET: u64 = 64 << 20;
+
+async fn with_budget(bytes: u64) -> Broker {
+    let broker = Broker::with(|config| config.memory_budget_bytes = Some(bytes)).await;
+    broker.topic("t").await;
+    broker
+}
+
+/// A client that declares 8 MB and stops after a few bytes.
+async fn unfinished(broker: &Broker) -> Raw {
+    let mut raw = Raw::connect(broker.address()).await;
+    let head = "POST /v1/produce HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8000000\r\n\
+                connection: close\r\n\r\n{\"topic\":";
+    raw.write(head.as_bytes()).await;
+    // Connections are accepted in their order.
+    broker.get("/v1/healthz").await.is(200);
+    raw
+}
+
+fn padded(value: serde_json::Value, bytes: usize) -> Vec<u8> {
+    let mut body = value.to_string().into_bytes();
+    body.resize(bytes, b' ');
+    body
+}
+
+#[tokio::test]
+async fn unfinished_bodies_hold_up_neither_small_bodies_nor_settles_and_large_ones_briefly() {
+    let broker = with_budget(BUDGET).await;
+    broker.post("/v1/produce", json!({ "topic": "t", "value": "first" })).await.is(200);
+    let receive = json!({ "topic": "t", "group": "g", "owner": "o" });
+    let received = broker.post("/v1/receive", receive).await.is(200);
+    let token = received["messages"][0]["lease"]["token"].clone();
+    let mut slow = unfinished(&broker).await;
+    let began = Instant::now();
+    broker.post("/v1/produce", json!({ "topic": "t", "value": "small" })).await.is(200);
+    let item = json!({ "items": [{ "op": "ack", "token": token }] });
+    let settled = broker.ask("POST", "/v1/settle").body(padded(item, 100_000)).send().await;
+    assert_eq!(settled.is(200)["done"], 1);
+    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+
+    let large = padded(json!({ "topic": "t", "value": "large" }), 1 << 20);
+    broker.ask("POST", "/v1/produce").body(large).send().await.is(200);
+    assert!(began.elapsed() > Duration::from_millis(900), "there was room for it");
+    let answer = slow.until_closed().await;
+    assert!(answer.starts_with("HTTP/1.1 429"), "{answer}");
+    for part in [r#""reason":"memory""#, r#""retryable":true"#, "too slowly"] {
+        assert!(answer.contains(part), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_finds_no_room_for_five_seconds_is_rejected() {
+    let broker = with_budget(BUDGET).await;
+    let mut slow = Vec::new();
+    for _ in 0..12 {
+        slow.push(unfinished(&broker).await);
+    }
+    // The last one has no other after it, and its 30 s.
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut answers = Vec::new();
+    for mut raw in slow {
+        answers.extend(timeout_at(until, raw.until_closed()).await);
+    }
+    let waited = answers.iter().filter(|answer| answer.contains("too many requests")).count();
+    assert!((1..11).contains(&waited), "{waited} of them found no room: {answers:?}");
+    assert!(answers.iter().all(|answer| answer.contains(r#""reason":"memory""#)), "{answers:?}");
+}
+
+#[tokio::test]
+async fn consumers_beyond_their_share_are_rejected_until_one_leaves() {
+    let broker = with_budget(1 << 20).await;
+    let consume = || broker.ask("GET", "/v1/consume?topic=t&group=g&owner=o");
+    let mut streams = Vec::new();
+    for _ in 0..16 {
+        streams.push(consume().stream().await);
+    }
+    let body = consume().send().await.refused(429, "RESOURCE_EXHAUSTED");
+    assert_eq!(body["reason"], "memory", "{body}");
+    let poll = json!({ "topic": "t", "group": "g", "owner": "o", "wait_ms": 0 });
+    let body = broker.post("/v1/receive", poll.clone()).await.refused(429, "RESOURCE_EXHAUSTED");
+    assert_eq!(body["reason"], "memory", "{body}");
+    streams.pop();
+    for _ in 0..100 {
+        if broker.post("/v1/receive", poll.clone()).await.status == 200 {
+            return;
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the place of a stream that has left stays taken");
+}
