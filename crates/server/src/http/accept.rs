@@ -3,7 +3,7 @@
 //! 1. The first bytes must show the version of HTTP within 10 s. Headers must be complete within 30 s, also on a
 //!    connection that is kept. HTTP/2 without a stream ends after 60 s.
 //! 2. A client that takes nothing of an answer for 30 s is dropped; what it was given and never saw goes
-//!    back.
+//!    back. With HTTP/2 it has 60 s for each answer, see [`Answer`].
 //! 3. A client whose machine has vanished is noticed within 60 s, by TCP keepalive and user timeout.
 //! 4. Connections are bounded. [`Connections`] says which one is closed for a new one; if none can be, the new one
 //!    gets 429.
@@ -16,11 +16,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
 use driftq_api::{Error, ErrorCode};
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -33,6 +33,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep, timeout};
 use tower::ServiceExt as _;
 
+use super::answer::{Answer, Unread};
 use super::connections::{Connection, Connections, Full, InFlight};
 use super::guard::{is_open_path, new_request_id};
 
@@ -125,7 +126,7 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
             tokio::spawn(refuse(stream));
             continue;
         };
-        let client = Client { router: router.clone(), remote: ConnectInfo(remote) };
+        let client = Client { router: router.clone(), remote: ConnectInfo(remote), unread: None };
         let (protocols, stop, working) = (protocols.clone(), stop.clone(), working.clone());
         tokio::spawn(async move {
             let connection = admitted.connection().clone();
@@ -196,7 +197,7 @@ impl Protocols {
     async fn serve(
         &self,
         mut stream: TcpStream,
-        client: Client,
+        mut client: Client,
         connection: &Connection,
         mut stop: watch::Receiver<bool>,
     ) {
@@ -209,10 +210,16 @@ impl Protocols {
         let _slower = stream.set_nodelay(true);
         let is_http2 = first.starts_with(PREFACE);
         let io = TokioIo::new(Flowing { first: first.into(), stream, stalled: None });
+        let unread = is_http2.then(Arc::<Unread>::default);
+        client.unread.clone_from(&unread);
         let named = connection.clone();
         let service = service_fn(move |request| client.clone().answer(named.begin(), request));
-        if is_http2 {
-            run(self.http2.serve_connection(io, service), connection, stop).await;
+        if let Some(unread) = unread {
+            let serving = run(self.http2.serve_connection(io, service), connection, stop);
+            tokio::select! {
+                () = serving => {}
+                () = unread.too_long() => {}
+            }
         } else {
             run(self.http1.serve_connection(io, service), connection, stop).await;
         }
@@ -262,6 +269,8 @@ async fn first_bytes(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 struct Client {
     router: Router,
     remote: ConnectInfo<std::net::SocketAddr>,
+    /// With HTTP/2: its answers that wait for it.
+    unread: Option<Arc<Unread>>,
 }
 
 impl Client {
@@ -276,33 +285,7 @@ impl Client {
         let in_flight = (!is_open_path(request.uri().path())).then_some(in_flight);
         request.extensions_mut().insert(self.remote);
         let Ok(response) = self.router.oneshot(request).await;
-        Ok(response.map(|body| Answer { body, _in_flight: in_flight }))
-    }
-}
-
-/// The body of an answer. Its request is in flight until it has ended.
-struct Answer {
-    body: Body,
-    _in_flight: Option<InFlight>,
-}
-
-impl hyper::body::Body for Answer {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        Ok(response.map(|body| Answer::new(body, self.unread, in_flight)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! HTTP around the node: one file per resource.
 
 mod accept;
+mod answer;
 mod audit;
 mod body;
 mod bulk;
