@@ -29,10 +29,11 @@ pub(crate) const SMALL_BYTES: usize = 16 * 1024;
 /// What a delivery takes in memory beside its message, about.
 const DELIVERY_BYTES: u64 = 1_024;
 /// What a consumer takes without any delivery, about: its task, its connection, its place in the shard.
-const CONSUMER_BYTES: u64 = 8 * 1_024;
-/// The share of the consumers is divided by eight times their number. The sum of what all of them get then stays below
-/// the share up to 1 600 consumers, and below one and a quarter of it up to 10 000, in whatever order they come and go.
-const CONSUMER_PARTS: u64 = 8;
+const CONSUMER_BYTES: u64 = 32 * 1_024;
+/// The share of the consumers is divided by sixteen times their number. The sum of what all of them get then stays below
+/// half of the share up to 1 600 consumers, in whatever order they come and go. The other half is for answers: a message
+/// and the answer that it is written to are in memory together.
+const CONSUMER_PARTS: u64 = 16;
 /// Semaphores count in these.
 const UNIT_BYTES: usize = 1_024;
 
@@ -59,10 +60,10 @@ impl Budget {
         const SETTLES_MAX: u64 = 64 << 20;
         Arc::new(Budget {
             bytes,
-            large_bodies: Pool::new((bytes / 4).min(BODIES_MAX)),
+            large_bodies: Pool::new((bytes / 8).min(BODIES_MAX)),
             small_bodies: Pool::new((bytes / 16).min(BODIES_MAX)),
             settles: Pool::new((bytes / 16).min(SETTLES_MAX)),
-            calls: Arc::new(Pool::new((bytes / 8).min(BODIES_MAX))),
+            calls: Arc::new(Pool::new((bytes / 16).min(BODIES_MAX))),
             large_deliveries: Pool::new(bytes / 16),
             consumers: AtomicUsize::new(0),
         })
@@ -70,7 +71,7 @@ impl Budget {
 
     /// What each of so many shards may hold of messages that are to be delivered soon. A node may get all of them.
     pub(crate) fn read_ahead_bytes(&self, shards: u32) -> usize {
-        let share = self.bytes / 4 / u64::from(shards.max(1));
+        let share = self.bytes / 8 / u64::from(shards.max(1));
         let share = usize::try_from(share).unwrap_or(usize::MAX);
         share.clamp(READ_AHEAD_BYTES_MIN, READ_AHEAD_BYTES_MAX)
     }
@@ -228,7 +229,7 @@ mod tests {
     fn shards_share_what_is_read_ahead() {
         let budget = Budget::new(512 << 20);
         assert_eq!(budget.read_ahead_bytes(1), 64 * MIB, "as much as ever");
-        assert_eq!(budget.read_ahead_bytes(64), 2 * MIB);
+        assert_eq!(budget.read_ahead_bytes(32), 2 * MIB);
         assert_eq!(budget.read_ahead_bytes(1_024), MIB, "the least that a shard works with");
     }
 
@@ -262,17 +263,17 @@ mod tests {
             }
         }
         let all: u64 = consumers.iter().map(|share| share.credit_bytes(u64::MAX)).sum();
-        assert!(all <= most, "{all} of {most}");
+        assert!(all <= most / 2, "{all} of {most}");
         assert_eq!(consumers[1_000].credit(1_000), consumers[1_000].bytes as u32 / 1_024);
         drop(consumers);
-        assert_eq!(budget.consumer().expect("none is left").credit_bytes(8 << 20), 8 << 20);
+        assert_eq!(budget.consumer().expect("none is left").credit_bytes(8 << 20), 4 << 20);
     }
 
     #[test]
     fn consumers_beyond_the_limit_are_rejected_until_one_leaves() {
         let budget = Budget::new(256 << 20);
         let consumers: Vec<_> = std::iter::from_fn(|| budget.consumer()).collect();
-        assert_eq!(consumers.len(), 4_096);
+        assert_eq!(consumers.len(), 1_024);
         assert!(budget.consumer().is_none());
         drop(consumers);
         assert!(budget.consumer().is_some());

@@ -64,7 +64,7 @@ const DRAIN_TIME: Duration = Duration::from_secs(10);
 /// tries again a second later.
 const BACKLOG: u32 = 4_096;
 /// Bytes of a connection that are received before a request asks for them: the body of one that waits for memory.
-const BUFFER_BYTES: u32 = 128 * 1_024;
+const BUFFER_BYTES: u32 = 64 * 1_024;
 /// How much of what a client sends first is read at once. Most requests are shorter.
 const FIRST_BYTES: usize = 4_096;
 /// What a client of HTTP/2 sends first.

@@ -126,7 +126,8 @@ impl Stream {
             let mut demand = tokio::select! {
                 demand = demanded.recv() => match demand {
                     Some(demand) => demand,
-                    None => return,
+                    // The HTTP layer had no room for another chunk: the client has not taken the last one.
+                    None => return self.connection.give_back_unconfirmed(),
                 },
                 () = self.connection.stalled() => return self.connection.give_back_unconfirmed(),
             };

@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::broker::Broker;
 use crate::raw::Raw;
 
-/// A sixteenth of it is for small bodies and for settles, a fourth for large bodies.
-const BUDGET: u64 = 64 << 20;
+/// A sixteenth of it is for small bodies and for settles, an eighth for large bodies.
+const BUDGET: u64 = 128 << 20;
 
 async fn with_budget(bytes: u64) -> Broker {
     let broker = Broker::with(|config| config.memory_budget_bytes = Some(bytes)).await;
@@ -82,7 +82,7 @@ async fn consumers_beyond_their_share_are_rejected_until_one_leaves() {
     let broker = with_budget(1 << 20).await;
     let consume = || broker.ask("GET", "/v1/consume?topic=t&group=g&owner=o");
     let mut streams = Vec::new();
-    for _ in 0..16 {
+    for _ in 0..4 {
         streams.push(consume().stream().await);
     }
     let body = consume().send().await.refused(429, "RESOURCE_EXHAUSTED");
