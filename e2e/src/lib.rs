@@ -4,6 +4,7 @@ pub mod api;
 pub mod broker;
 pub mod clock;
 pub mod directory;
+pub mod http2;
 pub mod netns;
 pub mod node;
 pub mod patroni;

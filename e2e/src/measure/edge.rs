@@ -72,7 +72,7 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Verdict> {
 }
 
 /// Lets this process and the server, which inherits it, have so many sockets.
-fn raise_handles(count: usize) -> anyhow::Result<()> {
+pub(crate) fn raise_handles(count: usize) -> anyhow::Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
     let is_enough = maximum.is_none_or(|most| most > count as u64);

@@ -15,6 +15,7 @@ mod drip;
 mod edge;
 mod good;
 mod growth;
+mod hoard;
 mod hostile;
 mod ledger;
 mod life;

@@ -25,6 +25,8 @@ pub(crate) enum Side {
     Memory(String),
     /// The binary, in memory, with so many connections.
     Limited { driftq: String, connections: usize },
+    /// The binary on disk, with a memory budget of so many bytes.
+    Budgeted { driftq: String, bytes: u64 },
     /// The binary, on a PostgreSQL that is there, with so many shards.
     Postgres { driftq: String, url: String, shards: u32 },
     /// A handler that reads the request and does nothing, see [`crate::bare`].
@@ -110,6 +112,7 @@ async fn spawn(
         Side::Sqlite(driftq)
         | Side::Memory(driftq)
         | Side::Limited { driftq, .. }
+        | Side::Budgeted { driftq, .. }
         | Side::Postgres { driftq, .. } => Command::new(driftq),
     };
     match side {
@@ -121,6 +124,11 @@ async fn spawn(
         }
         Side::Sqlite(_) => {
             command.args(["serve", "--engine", "sqlite", "--listen", listen, "--data"]);
+            command.arg(files.join("data"))
+        }
+        Side::Budgeted { bytes, .. } => {
+            command.args(["serve", "--engine", "sqlite", "--listen", listen]);
+            command.args(["--memory-budget-bytes", &bytes.to_string(), "--data"]);
             command.arg(files.join("data"))
         }
         Side::Postgres { url, shards, .. } => {

@@ -8,7 +8,6 @@ mod forward_jump_of_the_clock_is_held_back;
 mod forward_jump_of_the_database_is_held_back;
 mod freed_open_limit_wakes_every_partition;
 mod groups_are_limited;
-mod http2;
 mod idle_group_keeps_trimmed_offsets;
 mod key_used_again_is_a_new_effect;
 mod log_line_cannot_be_forged;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use driftq_e2e::http2::Stalled;
 use serde_json::{Value, json};
 
-use crate::http2::Stalled;
 use crate::scene::{Scene, Seen};
 
 const MESSAGES: usize = 20;
@@ -16,7 +16,7 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Seen> {
     let policy = json!({ "max_attempts": 3, "backoff_ms": 10, "max_backoff_ms": 20 });
     scene.topic("t", 1, json!({ "lease_ms": 500, "retry_policy": policy })).await?;
     let path = "/v1/consume?topic=t&group=g&owner=stuck&credit=100";
-    let stalled = Stalled::get(scene.server.address, path).await?;
+    let stalled = Stalled::get(scene.server.address, path, 0).await?;
     for number in 0..MESSAGES {
         scene.produce("t", &format!("m{number}")).await?;
     }

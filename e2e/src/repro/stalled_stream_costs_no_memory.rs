@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use driftq_e2e::http2::Stalled;
 use serde_json::json;
 
-use crate::http2::Stalled;
 use crate::scene::{Scene, Seen};
 
 const MESSAGES: usize = 10_000;
@@ -27,7 +27,7 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Seen> {
     }
     let (before, _) = scene.memory()?;
     let path = "/v1/consume?topic=t&group=g&owner=stuck&credit=10000";
-    let stalled = Stalled::get(scene.server.address, path).await?;
+    let stalled = Stalled::get(scene.server.address, path, 0).await?;
     tokio::time::sleep(STALLED_FOR).await;
     let (after, _) = scene.memory()?;
     drop(stalled);

@@ -1,4 +1,4 @@
-//! An HTTP/2 client that asks for one stream and gives it no flow-control window: it takes no byte of the body.
+//! An HTTP/2 client that asks for one stream and gives it next to no flow-control window: it takes no line of the body.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,25 +16,26 @@ const PING: u8 = 6;
 const ACK: u8 = 1;
 /// END_STREAM and END_HEADERS.
 const WHOLE: u8 = 5;
-/// INITIAL_WINDOW_SIZE is 0.
-const NO_WINDOW: [u8; 6] = [0, 4, 0, 0, 0, 0];
+/// The number of the setting INITIAL_WINDOW_SIZE.
+const INITIAL_WINDOW: [u8; 2] = [0, 4];
 
 /// The stream. Dropped, its connection is closed.
-pub(crate) struct Stalled {
+pub struct Stalled {
     reader: JoinHandle<()>,
     /// Bytes of the body that came nevertheless.
     body_bytes: Arc<AtomicU64>,
 }
 
 impl Stalled {
-    /// Sends GET `path`.
-    pub(crate) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Stalled> {
+    /// Sends GET `path`, and takes `window` bytes of the answer.
+    pub async fn get(address: SocketAddr, path: &str, window: u32) -> anyhow::Result<Stalled> {
         let mut stream = TcpStream::connect(address).await?;
         // GET and http of the static table; path and authority by their names in it.
         let mut headers = vec![0x82, 0x86];
         literal(&mut headers, 0x04, path);
         literal(&mut headers, 0x01, &address.to_string());
-        let settings = frame(SETTINGS, 0, 0, &NO_WINDOW);
+        let initial_window = [&INITIAL_WINDOW[..], &window.to_be_bytes()].concat();
+        let settings = frame(SETTINGS, 0, 0, &initial_window);
         let request = frame(HEADERS, WHOLE, 1, &headers);
         stream.write_all(&[PREFACE, &settings, &request].concat()).await?;
         let body_bytes = Arc::new(AtomicU64::new(0));
@@ -44,7 +45,14 @@ impl Stalled {
         Ok(Stalled { reader, body_bytes })
     }
 
-    pub(crate) fn body_bytes(&self) -> u64 {
+    /// Waits until the server closes the connection.
+    pub async fn closed(&mut self) {
+        // The reader does not panic.
+        let _ended = (&mut self.reader).await;
+    }
+
+    /// Bytes of the body that came.
+    pub fn body_bytes(&self) -> u64 {
         self.body_bytes.load(Ordering::Relaxed)
     }
 }
