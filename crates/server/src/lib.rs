@@ -1,7 +1,7 @@
 //! The shell: tasks around shards, HTTP around tasks. It performs; the core decides.
 
-mod clock;
 pub mod budget;
+mod clock;
 mod cluster;
 pub mod config;
 pub mod http;

@@ -13,8 +13,8 @@ use driftq_storage::{Engine, Identity, Memory, wall_clock};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::clock::{ClockWatch, NodeClock};
 use crate::budget::{self, Budget};
+use crate::clock::{ClockWatch, NodeClock};
 use crate::cluster::Joining;
 use crate::config::{Config, EngineConfig};
 use crate::http::{

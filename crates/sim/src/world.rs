@@ -17,8 +17,8 @@ use driftq_storage::Memory;
 
 use crate::backup::Backup;
 use crate::clients::Clients;
-use crate::corruption::Damage;
 use crate::clock::{Clocks, EPOCH_MS};
+use crate::corruption::Damage;
 use crate::facts::Facts;
 use crate::faults::Faults;
 use crate::hosts::{HostEvent, Hosts};

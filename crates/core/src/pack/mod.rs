@@ -53,10 +53,8 @@ pub struct Damaged {
 
 impl Damaged {
     pub(crate) fn of(key: &Key, why: &'static str) -> Damaged {
-        let lane = match *key {
-            Key::Page { topic, lane, .. } => Some((topic, lane)),
-            _ => None,
-        };
+        let lane =
+            if let Key::Page { topic, lane, .. } = *key { Some((topic, lane)) } else { None };
         Damaged { key: format!("{key:?}"), why, lane }
     }
 }

@@ -53,6 +53,9 @@ pub(crate) struct Packer {
 /// The messages one lane gets in a batch: first offset, and the messages.
 type Appended<'a> = BTreeMap<(TopicId, Lane), (Offset, Vec<&'a Message>)>;
 
+/// Messages that stand for lost ones: first offset, the lane's byte total after them, and the messages.
+type Placeholders<'a> = (TopicId, Lane, Offset, u64, &'a [Arc<Message>]);
+
 /// What happened to messages of each block.
 type Events<'a> = BTreeMap<(TopicId, Lane, u64), Vec<(Offset, &'a Event)>>;
 
@@ -73,7 +76,7 @@ struct Touched<'a> {
     /// Blocks of which messages were trimmed.
     trimmed: Vec<(TopicId, Lane, u64)>,
     /// Placeholders: first offset, and the byte total after the last.
-    lost: Vec<(TopicId, Lane, Offset, u64, &'a [Arc<Message>])>,
+    lost: Vec<Placeholders<'a>>,
     /// Damaged blocks that are to be deleted.
     repaired: Vec<(GroupId, Lane, u64, BatchNo)>,
 }

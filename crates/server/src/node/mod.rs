@@ -36,8 +36,8 @@ pub(crate) use mailbox::{Answer, Deliver, Deliveries, Given, Handed};
 pub(crate) use numbers::Counted;
 pub use status::Status;
 
-use crate::clock::NodeClock;
 use crate::budget::Budget;
+use crate::clock::NodeClock;
 use crate::cluster::{Client, Route, Routes, Seat, There};
 use crate::metrics::Metrics;
 use mailbox::{Call, Mail, Mailbox};
