@@ -65,6 +65,8 @@ const DRAIN_TIME: Duration = Duration::from_secs(10);
 const BACKLOG: u32 = 4_096;
 /// Bytes of a connection that are received before a request asks for them: the body of one that waits for memory.
 const BUFFER_BYTES: u32 = 64 * 1_024;
+/// A little more, so that a target that is too long is answered 414: hyper allows 65 534 characters.
+const HTTP1_BUFFER_BYTES: usize = 72 * 1_024;
 /// How much of what a client sends first is read at once. Most requests are shorter.
 const FIRST_BYTES: usize = 4_096;
 /// What a client of HTTP/2 sends first.
@@ -180,7 +182,7 @@ impl Protocols {
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIME)
-            .max_buf_size(BUFFER_BYTES as usize);
+            .max_buf_size(HTTP1_BUFFER_BYTES);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
             .timer(TokioTimer::new())
