@@ -276,7 +276,7 @@ impl Facts {
                         How::Purged
                     }
                     End::Purged => {
-                        stats.saw("message lost while a group had it");
+                        stats.saw("message lost");
                         let (topic, partition) = (lease.topic.clone(), lane.partition());
                         self.open.push(Fact::Lost { topic, partition, offset: *offset });
                         How::Purged
