@@ -255,7 +255,8 @@ impl JumpGuard {
     fn first(&mut self, authority: Timestamp) -> Timestamp {
         let Some(held) = self.held else { return authority };
         let before = Timestamp(authority.0.saturating_sub(held.ahead_ms));
-        if before >= held.since { before } else { authority }
+        // The clock may also have gone back a little while it was ahead. Half of the jump tells the two apart.
+        if before.after(held.ahead_ms / 2) >= held.since { before } else { authority }
     }
 
     fn anchor(&mut self, believed: Timestamp, boot_ms: u64) {

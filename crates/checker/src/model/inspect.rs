@@ -248,6 +248,12 @@ impl<'a> Model<'_, 'a> {
                 };
                 let is_first =
                     offset <= first || stored_at(offset - 1).is_none_or(|stored| stored < at);
+                // Where a page is missing, it is unknown when its messages were stored.
+                let lane = self.story.places.cursors.key(cursor).1;
+                let is_damaged = self.story.corrupted.iter().any(|(_, of, _)| *of == lane);
+                if is_damaged {
+                    return true;
+                }
                 let is_in_time = stored_at(offset).is_none_or(|stored| stored >= at)
                     || self.is_dropped(cursor, offset);
                 is_first && (is_in_time || is_end)
