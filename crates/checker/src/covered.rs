@@ -99,7 +99,7 @@ impl Judge<'_, '_> {
         } else if let Step::Ended { entry, how, .. } = *step {
             let known = &mut self.entries[entry];
             match how {
-                // A late ack of a deleted dead letter is told that it is settled.
+                // A late ack of a deleted dead letter is answered as settled.
                 How::Acked | How::Purged => known.is_acked = true,
                 How::Dead { .. } => known.is_dead = true,
                 How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => {

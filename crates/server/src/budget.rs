@@ -186,7 +186,7 @@ impl Pool {
     }
 }
 
-/// Counts a caller that waits, also if it goes away.
+/// Counts a waiting caller until it is answered or disconnects.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl Waiting<'_> {

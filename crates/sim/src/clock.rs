@@ -1,7 +1,7 @@
 //! The authority's clock, and which of its times the processes believe.
 //!
 //! Small jumps are followed. Now and then the clock jumps by more than an hour, and is set right or confirmed some
-//! seconds later. The checker is told which times may be followed.
+//! seconds later. The history records which times may be followed.
 
 use driftq_checker::history::What;
 use driftq_core::{
@@ -57,7 +57,7 @@ impl World {
         Timestamp((EPOCH_MS + self.now).saturating_add_signed(self.clocks.ahead_ms))
     }
 
-    /// The same without a long jump that nobody has confirmed: the time by which clients plan.
+    /// The same without an unconfirmed long jump. Clients plan by this time.
     pub(crate) fn followed_now(&self) -> Timestamp {
         Timestamp(self.authority_now().0 - self.clocks.jump_ms.unwrap_or(0))
     }

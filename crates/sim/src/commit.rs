@@ -69,7 +69,7 @@ impl World {
         self.send_commit(client, Committing { taken: taken.clone(), asked, command, times: 0 });
     }
 
-    /// Pointers to what a worker has made, as they are told and as they are sent.
+    /// Pointers to what a worker has made, in answers and in requests.
     fn some_pointers(&mut self, verb: &Verb) -> (Vec<Pointer>, Vec<SetPointer>) {
         let is_set = matches!(verb, Verb::Ack) && !self.clients.is_healed;
         if !is_set || self.rng.u32(0..5) != 0 {

@@ -404,7 +404,7 @@ impl World {
         let op = match by_owner || taken.token.restore == self.restore {
             true => Op::Settle { lease, verb, by_owner },
             false => {
-                self.stats.saw("lease of before a restore presented");
+                self.stats.saw("lease from before a restore presented");
                 Op::Outdated
             }
         };

@@ -77,7 +77,7 @@ impl World {
     /// An id may be one that was given out before a restore.
     pub(crate) fn saw_id(&mut self, id: MessageId) {
         if id.restore != self.restore {
-            self.stats.saw("id of before a restore presented");
+            self.stats.saw("id from before a restore presented");
         }
     }
 

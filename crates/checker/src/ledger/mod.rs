@@ -43,7 +43,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
             Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
-    // Without a time of rest nobody can say that it should have begun by now.
+    // Without a quiet period it is unknown whether the expiry should have begun.
     if let (Some(ended), Some(over)) = (story.ended, over_since_healing) {
         judge.all_will_end(ended, &over);
     }

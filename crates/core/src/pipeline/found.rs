@@ -403,7 +403,7 @@ pub(crate) struct PageState {
 }
 
 impl PageState {
-    /// The lane's byte total before it, if it is whole.
+    /// The lane's byte total before the page, unless the page is damaged.
     pub(crate) fn bytes_before(&self) -> Option<u64> {
         self.content.as_ref().ok()?.messages.first().map(|kept| kept.bytes_before)
     }

@@ -2,7 +2,7 @@
 //!
 //! When a consumer was last there is part of the group's row, so that a restart does not begin to count
 //! anew. It is written at most eight times in the time after which the group goes, and is at most one of these steps
-//! behind; after a recovery that step is added. A paused group is waited for as if somebody were there.
+//! behind; after a recovery that step is added. A paused group counts as read.
 
 use crate::change::{Change, Chore, GroupRow, Note};
 use crate::id::GroupId;

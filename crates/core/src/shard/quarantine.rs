@@ -1,7 +1,7 @@
 //! Quarantine: stored rows that cannot be read stop their lane or cursor, not the shard.
 //!
 //! A damaged or missing page stops its lane: it delivers and trims nothing, and produce goes on. A damaged block stops
-//! the cursor whose open entries it held, and its lane trims nothing, for nobody knows which pages are still needed.
+//! the cursor whose open entries it held, and its lane trims nothing, because it is unknown which pages are needed.
 //! No message is skipped until an operator repairs the lane ([`repair`](super::repair)).
 //!
 //! Quarantine is never stored. A restart finds damaged blocks while it recovers, and damaged pages when it reads them.

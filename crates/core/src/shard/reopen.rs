@@ -115,7 +115,7 @@ fn reopened(now: Timestamp, topic: &Topic, kept: &Kept, owner: OwnerId, begun: u
         deadline: message.envelope.deadline.filter(|_| !topic.is_dlq()),
         error: LastError::None,
         begun,
-        // Each may be: whoever settles reads them.
+        // At most: a settle reads the effects and counts them.
         unfinished: begun,
     }
 }

@@ -11,7 +11,7 @@ use super::input::{Ask, Input, Param};
 use super::openapi::Unmet;
 use super::{App, convert};
 
-/// What people are told of a jump.
+/// The text that reports a jump.
 pub(super) fn says(held: HeldJump) -> String {
     let ahead = held.ahead_ms / 1_000;
     format!("{ahead} s ahead, not followed; set it right, or run `driftq clock confirm`")

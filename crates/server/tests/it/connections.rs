@@ -125,7 +125,7 @@ async fn when_full_the_one_without_a_request_for_longest_is_closed() {
     ask(&mut kept).await;
     ask(&mut Raw::connect(broker.address()).await).await;
     let rest = third.until_closed().await;
-    assert!(rest.ends_with(r#"{"status":"ok"}"#), "its answer is whole: {rest}");
+    assert!(rest.ends_with(r#"{"status":"ok"}"#), "the answer is complete: {rest}");
     ask(&mut kept).await;
 }
 
