@@ -208,7 +208,7 @@ hostile SEED='': (measure 'hostile' SEED)
 # All of it as it is released: the server is measured, and a bare handler in `measure` against it.
 [private]
 measure WHAT SEED='':
-    cargo build --quiet --release -p driftq-cli -p driftq-e2e
+    cargo build --quiet --release -p driftq-cli -p driftq-e2e --bin driftq --bin measure
     target/release/measure {{ WHAT }} target/release/driftq {{ SEED }}
 
 # Deliveries settled a second: core, packing and pipeline, one thread, memory engine
