@@ -3,11 +3,14 @@
 //! With HTTP/1.1, a client that takes nothing is noticed when nothing can be written. With HTTP/2 the connection goes on,
 //! and what the client grants no room for stays in memory. There:
 //!
-//! 1. An answer is handed over in pieces of 16 KiB, one at a time: the HTTP layer asks for the next when the client has
-//!    granted room for it. So an answer that is not taken, whatever its size, has one piece in the HTTP layer.
-//! 2. An answer is not over before the client has granted room for all of it. Until then it counts: as a request in flight,
+//! 1. An answer is handed over in pieces of at most 16 KiB. The HTTP layer holds two of them at most: one that is being
+//!    sent, and one for which it waits for room.
+//! 2. The HTTP layer asks for the next piece when the client has granted room for the first byte of the last one, not for
+//!    all of it. So the last byte of a chunk is a piece of its own. When more is asked for after it, the client has granted
+//!    room for the whole chunk.
+//! 3. An answer is not over before the client has granted room for all of it. Until then it counts: as a request in flight,
 //!    and as memory of its consumer.
-//! 3. A connection with an answer of which the client takes nothing for 60 s is closed.
+//! 4. A connection with an answer of which the client takes nothing for 60 s is closed.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -123,7 +126,8 @@ impl Answer {
                 Err(frame) => return Poll::Ready(Some(Ok(frame))),
             }
         }
-        let piece = self.rest.split_to(self.rest.len().min(SMALL_BYTES));
+        let all_but_one = self.rest.len().saturating_sub(1);
+        let piece = self.rest.split_to(all_but_one.clamp(1, SMALL_BYTES));
         Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 }
@@ -194,11 +198,25 @@ mod tests {
         let began = Instant::now();
         unread.too_long().await;
         assert!((60..=70).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
-        answer.frame().await.expect("a line").expect("no error");
+        for _ in ["line", "\n"] {
+            answer.frame().await.expect("a piece").expect("no error");
+        }
         // It has taken the line, and the stream has no other.
         assert!(answer.frame().now_or_never().is_none());
         let waits = tokio::time::timeout(Duration::from_secs(3_600), unread.too_long()).await;
         assert!(waits.is_err(), "an idle stream is not a client that takes nothing");
+    }
+
+    #[tokio::test]
+    async fn the_last_byte_of_a_chunk_goes_alone() {
+        let chunks = ["line\n", "\n"].map(Ok::<_, Infallible>);
+        let body = Body::from_stream(futures_util::stream::iter(chunks));
+        let mut answer = Answer::new(body, Some(Arc::default()), None);
+        for piece in ["line", "\n", "\n"] {
+            let frame = answer.frame().await.expect("a piece").expect("no error");
+            assert_eq!(frame.data_ref().map(|data| &data[..]), Some(piece.as_bytes()));
+        }
+        assert!(answer.frame().await.is_none());
     }
 
     #[test]

@@ -323,9 +323,13 @@ async fn a_stream_holds_no_more_bytes_than_it_may_but_always_one_message() {
     assert_eq!(broker.group("t", "g").await["leased"], 2);
 }
 
-/// A client of HTTP/2 that grants no window is never shown anything: what waits for it goes back uncounted.
+/// A client of HTTP/2 that grants room for less than a line is shown no message: what waits for it goes back uncounted.
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_counted_no_attempt() {
+    tokio::join!(stall(0), stall(16));
+}
+
+async fn stall(window: u32) {
     let broker = Broker::start().await;
     let settings = json!({ "lease_ms": 1_000, "retry_policy": { "max_attempts": 2, "backoff_ms": 10, "max_backoff_ms": 10 } });
     let topic = json!({ "name": "t", "settings": settings });
@@ -333,7 +337,7 @@ async fn a_client_that_takes_nothing_is_counted_no_attempt() {
     broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
     let stalled = reqwest::Client::builder()
         .http2_prior_knowledge()
-        .http2_initial_stream_window_size(0)
+        .http2_initial_stream_window_size(window)
         .build()
         .expect("a client");
     let consume = json!({ "topic": "t", "group": "g", "owner": "stalled", "credit": 8 });
@@ -347,7 +351,8 @@ async fn a_client_that_takes_nothing_is_counted_no_attempt() {
     tokio::time::sleep(Duration::from_secs(4)).await;
     for value in ["a", "b", "c"] {
         let delivery = broker.receive("t", "g", "reader").await;
-        assert_eq!((&delivery["value"], &delivery["attempts"]), (&json!(value), &json!(1)));
+        let seen = (&delivery["value"], &delivery["attempts"]);
+        assert_eq!(seen, (&json!(value), &json!(1)), "window {window}");
     }
     drop(response);
 }
