@@ -210,12 +210,18 @@ impl World {
 
     fn finish_effect(&mut self, client: usize, held: &Held, said: &Said) {
         let (history::Finish { right, status, outcome }, finish) = said.of(held);
-        let op = Op::Finish { right: Box::new(right), status, outcome };
+        let op = match held.token.restore == self.restore {
+            true => Op::Finish { right: Box::new(right), status, outcome },
+            false => Op::Outdated,
+        };
         self.call(client, op, Command::Finish(Box::new(finish)));
     }
 
     fn extend_effect(&mut self, client: usize, held: &Held, lease_ms: Option<u64>) {
-        let op = Op::ExtendEffect { right: Box::new(held.right.clone()) };
+        let op = match held.token.restore == self.restore {
+            true => Op::ExtendEffect { right: Box::new(held.right.clone()) },
+            false => Op::Outdated,
+        };
         let extend = ExtendEffect { token: held.token.clone(), lease_ms };
         self.call(client, op, Command::ExtendEffect(Box::new(extend)));
     }

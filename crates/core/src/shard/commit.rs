@@ -106,7 +106,7 @@ impl Shard {
             return Err(over(Stale::Waiting, &claim).into());
         }
         let mut effects = self.effects_under(now, &held, found)?;
-        let concluded = conclude(now, commit, &mut effects)?;
+        let concluded = conclude(now, commit, &mut effects, self.config.restore)?;
         let message = match has_message(commit) {
             true => Some(self.message_at(held.topic.row.id, held.lane, held.offset, found)?),
             false => None,
@@ -261,6 +261,7 @@ fn conclude(
     now: Timestamp,
     commit: &Commit,
     effects: &mut Effects,
+    restore: u32,
 ) -> Result<Vec<EffectRow>, Refusal> {
     let mut concluded = Vec::new();
     for (index, finish) in commit.effects.iter().enumerate() {
@@ -275,7 +276,7 @@ fn conclude(
         let row = row.ok_or_else(|| {
             refused(Rejection::invalid("token", "it was not begun under this delivery"))
         })?;
-        if let Some(ended) = ledger::conclude(now, row, finish).map_err(refused)? {
+        if let Some(ended) = ledger::conclude(now, row, finish, restore).map_err(refused)? {
             *row = ended.clone();
             concluded.push(ended);
         }

@@ -37,7 +37,7 @@ impl Shard {
         check(finish)?;
         let row = self.granted(now, &finish.token, found)?;
         let mut decision = Decision::reply(Reply::Done);
-        let (row, repeated) = match conclude(now, &row, finish)? {
+        let (row, repeated) = match conclude(now, &row, finish, self.config.restore)? {
             None => (row, true),
             Some(row) => {
                 let row = self.now_known(now, row, &mut decision.changes);
@@ -61,7 +61,7 @@ impl Shard {
         let row = self.find_record(now, token.hash, found)?;
         let row = row.filter(|row| is_of(token, row));
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
-        check_fence(now, token, &row)?;
+        check_fence(now, token, &row, self.config.restore)?;
         Ok(row)
     }
 
@@ -128,9 +128,10 @@ pub(in crate::shard) fn conclude(
     now: Timestamp,
     row: &EffectRow,
     finish: &Finish,
+    restore: u32,
 ) -> Result<Option<EffectRow>, Rejection> {
     let Finish { token, status, .. } = finish;
-    check_fence(now, token, row)?;
+    check_fence(now, token, row, restore)?;
     let outcome = kept(&finish.outcome);
     let is_same = row.state == status.state()
         && row.outcome == outcome
@@ -156,8 +157,16 @@ fn is_reported(row: &EffectRow) -> bool {
     row.doubt.as_ref().is_some_and(|doubt| doubt.cause == DoubtCause::Reported)
 }
 
-fn check_fence(now: Timestamp, token: &EffectToken, row: &EffectRow) -> Result<(), Rejection> {
-    match row.fence == token.fence && row.resolution.is_none() {
+/// A token of before a restore is stale even if its fence is that of the backup: another may have been granted since, and
+/// the backup does not know.
+fn check_fence(
+    now: Timestamp,
+    token: &EffectToken,
+    row: &EffectRow,
+    restore: u32,
+) -> Result<(), Rejection> {
+    let is_latest = token.restore == restore && row.fence == token.fence;
+    match is_latest && row.resolution.is_none() {
         true => Ok(()),
         false => Err(stale(now, token, row)),
     }

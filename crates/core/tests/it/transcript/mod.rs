@@ -171,9 +171,14 @@ impl World {
         self.tokens.insert(name.to_owned(), token);
     }
 
-    /// The token of an effect that was seen, as one of another namespace.
-    pub(crate) fn forge_namespace(&mut self, effect: &str, name: &str) {
-        let token = EffectToken { namespace: "other".into(), ..self.effects[effect].clone() };
+    /// The token of an effect that was seen, changed.
+    pub(crate) fn forge_effect(
+        &mut self,
+        effect: &str,
+        name: &str,
+        change: impl FnOnce(EffectToken) -> EffectToken,
+    ) {
+        let token = change(self.effects[effect].clone());
         self.effects.insert(name.to_owned(), token);
     }
 
