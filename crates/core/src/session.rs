@@ -151,9 +151,15 @@ impl Session {
         self.unconfirmed_ms = STALLED_MS;
     }
 
+    /// How long the client may leave lines where they are that were yielded and that it has not taken.
+    pub fn patience_ms(&self) -> u64 {
+        self.unconfirmed_ms
+    }
+
     /// Lines that a client which stalls, or is gone, has not taken. They go back.
     #[must_use = "the commands must be sent"]
     pub fn take_unconfirmed(&mut self) -> Vec<Command> {
+        self.unconfirmed_ms = STALLED_MS;
         self.unconfirmed.drain(..).map(Command::GiveBack).collect()
     }
 

@@ -44,8 +44,12 @@ pub struct Budget {
     pub(crate) large_bodies: Pool,
     /// Other request bodies.
     pub(crate) small_bodies: Pool,
-    /// Bodies of settles, extends and finishes.
+    /// Bodies of settles, extends and finishes up to [`SMALL_BYTES`].
     pub(crate) settles: Pool,
+    /// Larger bodies of them.
+    pub(crate) large_settles: Pool,
+    /// Lists, from when they are read until the client has taken them.
+    pub(crate) lists: Pool,
     /// Commands on their way to a shard, and in it until they are answered.
     pub(crate) calls: Arc<Pool>,
     /// Messages larger than their consumer's credit, until the client has taken them.
@@ -63,6 +67,8 @@ impl Budget {
             large_bodies: Pool::new((bytes / 8).min(BODIES_MAX)),
             small_bodies: Pool::new((bytes / 16).min(BODIES_MAX)),
             settles: Pool::new((bytes / 16).min(SETTLES_MAX)),
+            large_settles: Pool::new((bytes / 16).min(SETTLES_MAX)),
+            lists: Pool::new((bytes / 8).min(BODIES_MAX)),
             calls: Arc::new(Pool::new((bytes / 16).min(BODIES_MAX))),
             large_deliveries: Pool::new(bytes / 16),
             consumers: AtomicUsize::new(0),
@@ -148,7 +154,17 @@ pub(crate) struct Pool {
 /// Memory that was drawn. Dropped, it goes back.
 #[derive(Debug, Default)]
 pub(crate) struct Charge {
-    _permit: Option<OwnedSemaphorePermit>,
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Charge {
+    /// Gives back what is beyond so many bytes.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        if let Some(permit) = &mut self.permit {
+            let beyond = permit.num_permits().saturating_sub(bytes.div_ceil(UNIT_BYTES));
+            drop(permit.split(beyond));
+        }
+    }
 }
 
 impl Pool {
@@ -167,7 +183,7 @@ impl Pool {
     /// Draws at once or not at all.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Charge> {
         let permit = self.units.clone().try_acquire_many_owned(self.units(bytes));
-        permit.ok().map(|permit| Charge { _permit: Some(permit) })
+        permit.ok().map(|permit| Charge { permit: Some(permit) })
     }
 
     /// Draws, in the order in which callers came. None: there was no room for so long.
@@ -177,7 +193,7 @@ impl Pool {
         }
         let _waiting = Waiting::new(&self.waiting);
         let permit = timeout(wait, self.units.clone().acquire_many_owned(self.units(bytes))).await;
-        permit.ok()?.ok().map(|permit| Charge { _permit: Some(permit) })
+        permit.ok()?.ok().map(|permit| Charge { permit: Some(permit) })
     }
 
     /// Whether a caller waits for room.
@@ -216,6 +232,8 @@ mod tests {
                 &budget.large_bodies,
                 &budget.small_bodies,
                 &budget.settles,
+                &budget.large_settles,
+                &budget.lists,
                 &budget.calls,
                 &budget.large_deliveries,
             ];
@@ -248,6 +266,19 @@ mod tests {
             drop(all);
         };
         assert!(tokio::join!(waits, goes).0.is_some());
+    }
+
+    #[test]
+    fn a_charge_that_shrinks_gives_back_the_rest() {
+        let budget = Budget::new(512 << 20);
+        let pool = &budget.lists;
+        let mut all = pool.try_take(usize::MAX).expect("the pool is unused");
+        all.shrink(MIB);
+        assert!(pool.try_take(63 * MIB + 1).is_none());
+        let rest = pool.try_take(63 * MIB).expect("the rest is back");
+        all.shrink(2 * MIB);
+        drop((all, rest));
+        assert!(pool.try_take(64 * MIB).is_some(), "nothing is given back twice, or lost");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::budget::{Budget, Charge, Pool, SMALL_BYTES};
 /// How long a body may take to come in.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// How long it may wait for room.
-const ROOM_TIME: Duration = Duration::from_secs(5);
+pub(super) const ROOM_TIME: Duration = Duration::from_secs(5);
 /// While others wait for room, a body has this long without being measured, …
 const GRACE: Duration = Duration::from_secs(1);
 /// … and must then have come at this speed.
@@ -37,7 +37,7 @@ pub(super) struct Read {
 /// Which pool a body draws from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It settles, extends or finishes what has begun, and so frees memory: it has a pool of its own.
+    /// It settles, extends or finishes what has begun, and so frees memory: it has pools of its own.
     Settle,
     /// Anything else.
     Other,
@@ -46,7 +46,8 @@ pub(crate) enum Purpose {
 impl Purpose {
     fn pool(self, budget: &Budget, bytes: usize) -> &Pool {
         match self {
-            Purpose::Settle => &budget.settles,
+            Purpose::Settle if bytes <= SMALL_BYTES => &budget.settles,
+            Purpose::Settle => &budget.large_settles,
             Purpose::Other if bytes <= SMALL_BYTES => &budget.small_bodies,
             Purpose::Other => &budget.large_bodies,
         }

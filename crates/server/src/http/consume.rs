@@ -86,7 +86,7 @@ async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Respons
     tokio::spawn(stream.run(demanded));
     let body = Body::from_stream(futures_util::stream::unfold(demands, next_chunk));
     // A chunk may wait in the HTTP layer when the stream is over.
-    let mut response = Response::new(Body::new(Counted { body, _share: share }));
+    let mut response = Response::new(Body::new(Counted { body, _held: share }));
     let headers = response.headers_mut();
     headers.insert(
         header::CONTENT_TYPE,

@@ -1,21 +1,18 @@
-//! An answer that counts as its consumer's memory until the client has taken it.
+//! An answer that counts in the memory budget until the client has taken it.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 
-use crate::budget::ConsumerShare;
-
-/// The body of such an answer.
-pub(super) struct Counted {
+/// The body of such an answer, and what it holds of the budget.
+pub(super) struct Counted<T> {
     pub(super) body: Body,
-    pub(super) _share: Arc<ConsumerShare>,
+    pub(super) _held: T,
 }
 
-impl HttpBody for Counted {
+impl<T: Unpin> HttpBody for Counted<T> {
     type Data = Bytes;
     type Error = axum::Error;
 

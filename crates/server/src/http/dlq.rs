@@ -23,14 +23,16 @@ use utoipa::ToSchema;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, Query, Unmet};
-use super::pages::{from_cursor, limit, to_cursor};
-use super::{App, bulk, convert, json, topic_name, unexpected};
+use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
+use super::{App, bulk, convert, topic_name, unexpected};
 use crate::node::Lost;
 
 /// Rows that one call looks at.
 const SCAN_MAX: u64 = 10_000;
 /// Rows that a summary or a purge looks at.
 const COUNT_MAX: u64 = 100_000;
+/// Dead letters that are redriven at a time: each is read as a whole, and may be large.
+const REDRIVEN_TOGETHER: usize = 32;
 /// Errors that a summary names.
 const ERRORS_MAX: usize = 10;
 
@@ -117,12 +119,13 @@ impl<'a> Walk<'a> {
         Walk { app, topic: topic.clone(), filter, with_messages: false, below, scanned: 0 }
     }
 
-    /// Up to `limit` letters, after looking at no more than `scan` rows.
+    /// Up to `limit` letters, after looking at no more than `scan` rows and bringing no more messages than a page has.
     async fn take(&mut self, limit: usize, scan: u64) -> Result<Vec<DeadLetter>, Failure> {
-        let mut found = Vec::new();
+        let (mut found, mut bytes) = (Vec::new(), 0);
         while let Some(below) = self.below
             && found.len() < limit
             && self.scanned < scan
+            && bytes < BYTES_MAX
         {
             let list = ListDead {
                 topic: self.topic.clone(),
@@ -137,6 +140,8 @@ impl<'a> Walk<'a> {
             };
             let DeadLetters { letters, scanned, next } = *slice;
             self.scanned += scanned;
+            let messages = letters.iter().filter_map(|letter| letter.message.as_ref());
+            bytes += messages.map(|message| message.size()).sum::<u64>();
             found.extend(letters);
             self.below = next.map(Some);
         }
@@ -177,6 +182,7 @@ pub(crate) async fn list(
     let topic = topic_name(&topic);
     let mut walk =
         Walk { with_messages: true, below: Some(below), ..Walk::new(&app, &topic, filter.clone()) };
+    let room = pages::room(&app).await?;
     let letters = walk.take(limit, SCAN_MAX).await?;
     let next_cursor = walk.below.flatten().map(|seq| to_cursor(&seq.to_string()));
     let (total, by_error) = match asked.summary {
@@ -187,7 +193,7 @@ pub(crate) async fn list(
         Some(false) | None => (None, None),
     };
     let dead_letters = letters.iter().filter_map(shown).collect();
-    Ok(json(&WireLetters { dead_letters, total, by_error, next_cursor }))
+    Ok(pages::answer(&WireLetters { dead_letters, total, by_error, next_cursor }, room))
 }
 
 /// One that was purged while it was being looked at is not shown.
@@ -289,8 +295,12 @@ pub(crate) async fn redrive(
         let (topic, by, reason) = (topic.clone(), by.clone(), reason.clone());
         (Command::Redrive(Redrive { topic, id, force, by, reason }), id)
     };
-    let items = named.into_iter().map(|id| id.map(command)).collect();
-    let results = bulk::ask_each(&app, items, redriven).await;
+    let mut results = Vec::with_capacity(named.len());
+    let mut named = named.into_iter().map(|id| id.map(command));
+    while results.len() < matched {
+        let items = named.by_ref().take(REDRIVEN_TOGETHER).collect();
+        results.extend(bulk::ask_each(&app, items, redriven).await);
+    }
     let redriven = bulk::count(&results, |one| one.status == "redriven");
     tracing::info!(topic = %topic.topic, %by, %reason, matched, redriven, "dead letters redriven");
     Ok(Json(Redriven { dry_run, matched, redriven, results }))

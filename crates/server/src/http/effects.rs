@@ -322,7 +322,7 @@ pub(crate) async fn look(
     State(app): State<App>,
     input: Input<Asked>,
 ) -> Result<Json<Looked>, Failure> {
-    let Asked { scope, key, tenant_id, wait_ms, state, limit: of, cursor } = input.asked;
+    let Asked { scope, key, tenant_id, wait_ms, state, limit: of, cursor } = input.into_asked();
     let Some(key) = key else {
         if wait_ms.is_some() {
             return Err(Failure::invalid("wait_ms", "it needs scope and key"));

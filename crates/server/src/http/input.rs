@@ -92,6 +92,13 @@ pub(crate) struct Input<T> {
     _charge: Charge,
 }
 
+impl<T> Input<T> {
+    /// What is asked, of a request that waits: meanwhile it holds no room for its body.
+    pub(crate) fn into_asked(self) -> T {
+        self.asked
+    }
+}
+
 impl<T: Ask> FromRequest<App> for Input<T> {
     type Rejection = Failure;
 

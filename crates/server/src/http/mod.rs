@@ -31,6 +31,7 @@ mod outcome;
 mod pages;
 mod peek;
 mod pointers;
+mod poll_answer;
 mod produce;
 mod receive;
 mod refusals;
@@ -284,7 +285,11 @@ fn unexpected() -> Failure {
 /// A body that borrows what it shows.
 fn json<T: serde::Serialize>(body: &T) -> axum::http::Response<axum::body::Body> {
     let body = serde_json::to_vec(body).expect("answers are plain");
-    let mut response = axum::http::Response::new(axum::body::Body::from(body));
+    of_json(axum::body::Body::from(body))
+}
+
+fn of_json(body: axum::body::Body) -> axum::http::Response<axum::body::Body> {
+    let mut response = axum::http::Response::new(body);
     let kind = axum::http::HeaderValue::from_static("application/json");
     response.headers_mut().insert(axum::http::header::CONTENT_TYPE, kind);
     response

@@ -1,9 +1,18 @@
 //! Lists, a page at a time. A cursor is the last name of the page before, in a form nobody takes apart.
 
+use axum::body::Body;
+use axum::http::Response;
 use data_encoding::BASE64URL_NOPAD;
 use driftq_core::Text;
 
+use super::App;
+use super::body::{ROOM_TIME, memory_short};
+use super::counted::Counted;
 use super::failure::Failure;
+use crate::budget::Charge;
+
+/// Bytes of messages that one call brings, about. It brings one message of any size.
+pub(crate) const BYTES_MAX: u64 = 4 << 20;
 
 const LIMIT: u32 = 100;
 const LIMIT_MAX: u32 = 1_000;
@@ -26,6 +35,21 @@ pub(crate) fn from_cursor(cursor: &str) -> Result<String, Failure> {
         .filter(|bytes| !bytes.is_empty())
         .and_then(|bytes| String::from_utf8(bytes).ok())
         .ok_or_else(|| Failure::invalid("cursor", "send next_cursor of the page before, unchanged"))
+}
+
+/// Memory for a list of messages, before they are read.
+pub(crate) async fn room(app: &App) -> Result<Charge, Failure> {
+    // The messages and the answer are in memory together. A body has room for two values, so this covers the largest.
+    let bytes = 2 * BYTES_MAX as usize + app.limits.body_bytes;
+    let charge = app.budget.lists.take(bytes, ROOM_TIME).await;
+    charge.ok_or_else(|| memory_short("too many lists of messages: ask again later"))
+}
+
+/// The answer with a list. It counts until the client has taken it.
+pub(crate) fn answer<T: serde::Serialize>(list: &T, mut charge: Charge) -> Response<Body> {
+    let body = serde_json::to_vec(list).expect("answers are plain");
+    charge.shrink(body.len());
+    super::of_json(Body::new(Counted { body: Body::from(body), _held: charge }))
 }
 
 /// Which page is meant.

@@ -16,13 +16,11 @@ use utoipa::ToSchema;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, Query};
-use super::pages::{from_cursor, limit, to_cursor};
-use super::{App, convert, json, topic_name, unexpected};
+use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
+use super::{App, convert, topic_name, unexpected};
 
 /// Messages that one call looks at.
 const SCAN_MAX: u64 = 10_000;
-/// Bytes that one call brings.
-const BYTES_MAX: u64 = 16 << 20;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -129,6 +127,7 @@ pub(crate) async fn messages(
     };
     let last = asked.partition.unwrap_or(partitions - 1);
     let filter = filter(&asked)?;
+    let room = pages::room(&app).await?;
     let (mut found, mut scanned, mut bytes) = (Vec::new(), 0, 0);
     let mut next = Some(place);
     while let Some(at) = next
@@ -164,7 +163,7 @@ pub(crate) async fn messages(
     let with_values = asked.values.unwrap_or(true);
     let has_group = asked.group.is_some();
     let messages = found.iter().map(|peeked| shown(peeked, with_values, has_group)).collect();
-    Ok(json(&Messages { messages, scanned, next_cursor: next.map(Place::cursor) }))
+    Ok(pages::answer(&Messages { messages, scanned, next_cursor: next.map(Place::cursor) }, room))
 }
 
 fn filter(asked: &Asked) -> Result<PeekFilter, Failure> {

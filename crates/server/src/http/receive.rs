@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, State};
-use axum::http::Response;
+use axum::http::{Response, Version};
 use driftq_api::message::{Receive, Received};
 use driftq_core::command::{GroupName, Join, Peer, PeerKind};
 use driftq_core::view::Blocked;
@@ -15,8 +15,9 @@ use super::counted::Counted;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, QueryForm};
+use super::poll_answer::PollAnswer;
 use super::session::Connection;
-use super::{App, convert, group_name, json};
+use super::{App, convert, group_name, of_json};
 
 const MAX: u32 = 1;
 const WAIT_MS: u64 = 20_000;
@@ -47,9 +48,10 @@ impl Ask for Receive {
 pub(crate) async fn receive(
     State(app): State<App>,
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
+    version: Version,
     input: Input<Receive>,
 ) -> Result<Response<Body>, Failure> {
-    let Receive { topic, group, owner, lease_ms, max, wait_ms, start } = input.asked;
+    let Receive { topic, group, owner, lease_ms, max, wait_ms, start } = input.into_asked();
     let (max, wait_ms) = (max.unwrap_or(MAX), wait_ms.unwrap_or(WAIT_MS));
     if !(1..=MAX_MAX).contains(&max) {
         return Err(Failure::invalid("max", "1 to 1000 are possible"));
@@ -98,7 +100,12 @@ pub(crate) async fn receive(
     }
     let minter = app.node.minter();
     let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, minter)).collect();
-    Ok(json(&Received { messages }).map(|body| Body::new(Counted { body, _share: share })))
+    let answer = serde_json::to_vec(&Received { messages }).expect("answers are plain");
+    let body = match version == Version::HTTP_2 && !deliveries.is_empty() {
+        true => PollAnswer::body(answer, connection.unconfirmed()),
+        false => Body::from(answer),
+    };
+    Ok(of_json(Body::new(Counted { body, _held: share })))
 }
 
 /// Whether messages for a group are being read.

@@ -163,9 +163,14 @@ impl Connection {
 
     /// Gives back what the client has not taken of what it was sent.
     pub(crate) fn give_back_unconfirmed(&mut self) {
-        for command in self.session.take_unconfirmed() {
-            self.node.tell(self.shard, command);
-        }
+        self.unconfirmed().give_back();
+    }
+
+    /// What the client has not taken of what it was sent.
+    pub(crate) fn unconfirmed(&mut self) -> Unconfirmed {
+        let patience = Duration::from_millis(self.session.patience_ms());
+        let commands = self.session.take_unconfirmed();
+        Unconfirmed { node: self.node.clone(), shard: self.shard, commands, patience }
     }
 
     /// Until something came, or until then. False: nothing will come any more.
@@ -238,6 +243,24 @@ impl Drop for Connection {
             if !(self.has_left && matches!(command, Command::Leave(_))) {
                 self.node.tell(self.shard, command);
             }
+        }
+    }
+}
+
+/// Deliveries that a client was sent and may not have taken.
+pub(crate) struct Unconfirmed {
+    node: Node,
+    shard: ShardId,
+    commands: Vec<Command>,
+    /// How long it may leave them where they are.
+    pub(crate) patience: Duration,
+}
+
+impl Unconfirmed {
+    /// The client has not taken them.
+    pub(crate) fn give_back(self) {
+        for command in self.commands {
+            self.node.tell(self.shard, command);
         }
     }
 }

@@ -356,3 +356,42 @@ async fn stall(window: u32) {
     }
     drop(response);
 }
+
+/// The same of a poll.
+#[tokio::test]
+async fn a_poll_that_is_not_read_is_counted_no_attempt() {
+    tokio::join!(poll_and_read_nothing(0), poll_and_read_nothing(16));
+}
+
+async fn poll_and_read_nothing(window: u32) {
+    let broker = Broker::start().await;
+    let settings = json!({ "lease_ms": 1_000, "retry_policy": { "max_attempts": 2, "backoff_ms": 10, "max_backoff_ms": 10 } });
+    let topic = json!({ "name": "t", "settings": settings });
+    broker.post("/v1/topics", topic).await.is(201);
+    broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
+    for value in ["a", "b", "c"] {
+        broker.produce("t", value).await;
+    }
+    let stalled = reqwest::Client::builder()
+        .http2_prior_knowledge()
+        .http2_initial_stream_window_size(window)
+        .build()
+        .expect("a client");
+    let receive = json!({ "topic": "t", "group": "g", "owner": "stalled", "max": 3 });
+    let url = format!("http://{}/v1/receive", broker.address());
+    // One of them is kept, and the others are closed.
+    let mut kept = None;
+    for _ in 0..3 {
+        let response = stalled.post(&url).body(receive.to_string()).send().await;
+        kept = kept.or(response.ok());
+    }
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    for value in ["a", "b", "c"] {
+        let delivery = broker.receive("t", "g", "reader").await;
+        let seen = (&delivery["value"], &delivery["attempts"]);
+        assert_eq!(seen, (&json!(value), &json!(1)), "window {window}");
+    }
+    let answer = kept.expect("headers need no window").text();
+    let answer = tokio::time::timeout(Duration::from_secs(1), answer).await;
+    assert!(!matches!(answer, Ok(Ok(_))), "its leases are over");
+}
