@@ -1,7 +1,7 @@
 //! The way to a server.
 
 use std::error::Error;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::failure::Failure;
 use crate::output::Format;
+
+/// The most that is read of the file with the key.
+const KEY_FILE_BYTES: u64 = 4_096;
 
 /// Which server, and how to show what it says.
 #[derive(Args)]
@@ -57,7 +60,9 @@ impl Remote {
 /// The key that a file holds, or what is wrong with it.
 pub(crate) fn first_line(path: &Path) -> Result<String, String> {
     let wrong = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    let mut text = String::new();
+    let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
+    file.take(KEY_FILE_BYTES).read_to_string(&mut text).map_err(|error| wrong(&error))?;
     let key = text.lines().next().unwrap_or_default().trim();
     match key.len() {
         16.. => Ok(key.to_owned()),

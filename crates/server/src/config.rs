@@ -104,6 +104,9 @@ const NODE_LEASE_RANGE_MS: RangeInclusive<u64> = 3_000..=NODE_LEASE_MS_MAX;
 /// File handles that Linux gives one process at most, unless told otherwise.
 const CONNECTIONS_MAX: usize = 1 << 20;
 
+/// Four of the largest values. A longer body would not fit the memory budget.
+const BODY_BYTES_MAX: usize = 4 * VALUE_BYTES_CAP;
+
 /// Each shard is a task with its own rows in memory.
 const SHARDS_MAX: u32 = 1024;
 
@@ -150,15 +153,18 @@ impl Config {
                 fault("http.allowed_origins", format!("`{origin}` {says}"));
             }
         }
-        for host in self.allowed_hosts.iter().filter(|host| host.contains('/')) {
-            fault("http.allowed_hosts", format!("`{host}` is not a host: leave out http:// and /"));
+        for host in self.allowed_hosts.iter().filter(|host| host.contains(['/', '*'])) {
+            let says = format!("`{host}` is not a host: leave out http://, / and *");
+            fault("http.allowed_hosts", says);
         }
         if !(1..=VALUE_BYTES_CAP).contains(&self.value_bytes) {
             let says = format!("{} is not within 1 to {VALUE_BYTES_CAP}", self.value_bytes);
             fault("limits.value_bytes", says);
-        } else if self.limits.body_bytes < 2 * self.value_bytes {
-            let least = 2 * self.value_bytes;
-            let says = format!("must be at least {least}, twice limits.value_bytes");
+        } else if !(2 * self.value_bytes..=BODY_BYTES_MAX).contains(&self.limits.body_bytes) {
+            let (least, given) = (2 * self.value_bytes, self.limits.body_bytes);
+            let says = format!(
+                "{given} is not within {least}, twice limits.value_bytes, to {BODY_BYTES_MAX}"
+            );
             fault("limits.body_bytes", says);
         }
         if !(1..=CONNECTIONS_MAX).contains(&self.limits.connections) {
@@ -288,6 +294,8 @@ mod tests {
         assert_eq!(wrong(edge), [""; 0]);
         let under = |config: &mut Config| config.limits.body_bytes = 2 * VALUE_BYTES_DEFAULT - 1;
         assert_eq!(wrong(under), ["limits.body_bytes"]);
+        let over = |config: &mut Config| config.limits.body_bytes = BODY_BYTES_MAX + 1;
+        assert_eq!(wrong(over), ["limits.body_bytes"]);
         for connections in [0, usize::MAX] {
             let fault = wrong(|config| config.limits.connections = connections);
             assert_eq!(fault, ["limits.connections"]);

@@ -45,7 +45,7 @@ pub(crate) const KEYS: &[Key] = &[
     key("http.allowed_origins", "ORIGIN,...", "Origins of web pages that may send requests and read answers", |t| &mut t.server.allowed_origins),
     key("http.allowed_hosts", "HOST,...", "Names by which clients may call the server, beside localhost; without any, a listener beyond loopback accepts every name", |t| &mut t.server.allowed_hosts),
     key("limits.value_bytes", "BYTES", "The largest value, up to 16 MiB", |t| &mut t.server.value_bytes),
-    key("limits.body_bytes", "BYTES", "The largest request, at least two values", |t| &mut t.server.limits.body_bytes),
+    key("limits.body_bytes", "BYTES", "The largest request, at least two values, up to 64 MiB", |t| &mut t.server.limits.body_bytes),
     key("limits.stream_bytes", "BYTES", "Unsettled bytes that one stream may hold", |t| &mut t.server.limits.stream_bytes),
     key("limits.connections", "COUNT", "Connections at a time; beyond, idle ones are closed for new ones", |t| &mut t.server.limits.connections),
     key("memory.budget_bytes", "BYTES|none", "Memory for requests, messages and consumers, at least 256 MiB; none is half of the machine's or the container's", |t| &mut t.server.memory_budget_bytes),

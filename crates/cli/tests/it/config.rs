@@ -37,7 +37,7 @@ fn each_value_says_where_it_comes_from_and_the_later_wins() {
         $ cd found && sed -i s/true/false/ driftq.toml && driftq config --insecure | grep ^insecure
         insecure  true  --insecure
         $ driftq config -o ndjson | grep body_bytes
-        {"flag":"--limits-body-bytes","form":"BYTES","from":"driftq.toml:4","key":"limits.body_bytes","says":"The largest request, at least two values","value":4194304,"variable":"DRIFTQ_LIMITS_BODY_BYTES"}
+        {"flag":"--limits-body-bytes","form":"BYTES","from":"driftq.toml:4","key":"limits.body_bytes","says":"The largest request, at least two values, up to 64 MiB","value":4194304,"variable":"DRIFTQ_LIMITS_BODY_BYTES"}
     "#]]);
 }
 
@@ -119,7 +119,7 @@ fn values_that_no_server_should_start_with_are_refused_before_it_does() {
         [2]
         $ rm driftq.toml
         $ driftq config --limits-body-bytes 1000
-        ! error: --limits-body-bytes: must be at least 2097152, twice limits.value_bytes
+        ! error: --limits-body-bytes: 1000 is not within 2097152, twice limits.value_bytes, to 67108864
         [2]
         $ driftq config --defaults-retry-policy-max-attempts 0
         ! error: --defaults-retry-policy-max-attempts: max_attempts is 1 to 1000, or -1

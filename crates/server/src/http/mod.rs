@@ -282,12 +282,7 @@ fn unexpected() -> Failure {
         .with("outcome", "unknown")
 }
 
-/// A body that borrows what it shows.
-fn json<T: serde::Serialize>(body: &T) -> axum::http::Response<axum::body::Body> {
-    let body = serde_json::to_vec(body).expect("answers are plain");
-    of_json(axum::body::Body::from(body))
-}
-
+/// An answer whose body is JSON.
 fn of_json(body: axum::body::Body) -> axum::http::Response<axum::body::Body> {
     let mut response = axum::http::Response::new(body);
     let kind = axum::http::HeaderValue::from_static("application/json");

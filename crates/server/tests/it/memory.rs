@@ -18,10 +18,12 @@ async fn with_budget(bytes: u64) -> Broker {
 }
 
 /// A client that declares 8 MB and stops after a few bytes.
-async fn unfinished(broker: &Broker) -> Raw {
+async fn unfinished(broker: &Broker, path: &str) -> Raw {
     let mut raw = Raw::connect(broker.address()).await;
-    let head = "POST /v1/produce HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8000000\r\n\
-                connection: close\r\n\r\n{\"topic\":";
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8000000\r\n\
+         connection: close\r\n\r\n{{\"topic\":"
+    );
     raw.write(head.as_bytes()).await;
     // Connections are accepted in their order.
     broker.get("/v1/healthz").await.is(200);
@@ -41,7 +43,7 @@ async fn unfinished_bodies_hold_up_neither_small_bodies_nor_settles_and_large_on
     let receive = json!({ "topic": "t", "group": "g", "owner": "o" });
     let received = broker.post("/v1/receive", receive).await.is(200);
     let token = received["messages"][0]["lease"]["token"].clone();
-    let mut slow = unfinished(&broker).await;
+    let mut slow = unfinished(&broker, "/v1/produce").await;
     let began = Instant::now();
     broker.post("/v1/produce", json!({ "topic": "t", "value": "small" })).await.is(200);
     let item = json!({ "items": [{ "op": "ack", "token": token }] });
@@ -64,7 +66,7 @@ async fn a_body_that_finds_no_room_for_five_seconds_is_rejected() {
     let broker = with_budget(BUDGET).await;
     let mut slow = Vec::new();
     for _ in 0..12 {
-        slow.push(unfinished(&broker).await);
+        slow.push(unfinished(&broker, "/v1/produce").await);
     }
     // The last one has no other after it, and its 30 s.
     let until = Instant::now() + Duration::from_secs(10);
@@ -98,4 +100,62 @@ async fn consumers_beyond_their_share_are_rejected_until_one_leaves() {
         sleep(Duration::from_millis(20)).await;
     }
     panic!("the place of a stream that has left stays taken");
+}
+
+#[tokio::test]
+async fn unfinished_bodies_of_settles_hold_up_no_small_settle() {
+    let broker = with_budget(BUDGET).await;
+    let mut slow = Vec::new();
+    for _ in 0..4 {
+        slow.push(unfinished(&broker, "/v1/ack").await);
+    }
+    let began = Instant::now();
+    broker.post("/v1/ack", json!({ "token": "none" })).await.is(400);
+    assert!(began.elapsed() < Duration::from_millis(900), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_poll_that_waits_holds_no_room_for_its_body() {
+    let broker = with_budget(BUDGET).await;
+    let poll = json!({ "topic": "t", "group": "g", "owner": "o", "wait_ms": 60_000 });
+    let poll = String::from_utf8(padded(poll, 8_000_000)).expect("it is JSON");
+    let mut polls = Vec::new();
+    for _ in 0..4 {
+        let mut raw = Raw::connect(broker.address()).await;
+        let head =
+            "POST /v1/receive HTTP/1.1\r\nhost: localhost\r\ncontent-length: 8000000\r\n\r\n";
+        raw.write(format!("{head}{poll}").as_bytes()).await;
+        polls.push(raw);
+    }
+    let began = Instant::now();
+    let large = padded(json!({ "topic": "other", "value": "large" }), 1 << 20);
+    broker.topic("other").await;
+    broker.ask("POST", "/v1/produce").body(large).send().await.is(200);
+    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn lists_that_are_not_read_hold_up_lists_and_nothing_else() {
+    let broker = with_budget(BUDGET).await;
+    for _ in 0..8 {
+        let large = json!({ "topic": "t", "value": "x".repeat(1_000_000) });
+        broker.post("/v1/produce", large).await.is(200);
+    }
+    let path = "/v1/topics/t/messages?limit=1000";
+    let page = broker.get(path).await.is(200);
+    let count = page["messages"].as_array().map(Vec::len);
+    assert!(count.is_some_and(|count| (4..=6).contains(&count)), "{count:?} messages of 1 MB");
+    assert!(page["next_cursor"].is_string());
+    let stalled = reqwest::Client::builder()
+        .http2_prior_knowledge()
+        .http2_initial_stream_window_size(0)
+        .build()
+        .expect("a client");
+    let url = format!("http://{}{path}", broker.address());
+    let unread = stalled.get(url).send().await.expect("headers need no window");
+    broker.post("/v1/produce", json!({ "topic": "t", "value": "small" })).await.is(200);
+    let refused = broker.get(path).await;
+    assert_eq!(refused.status, 429);
+    drop((unread, stalled));
+    assert_eq!(broker.get(path).await.status, 200);
 }
