@@ -176,8 +176,8 @@ small:
 fuzz SECONDS='30' TARGET='':
     fuzz/run {{ SECONDS }} {{ TARGET }}
 
-# 2 000 000 messages waiting on SQLite: memory, restart, speed against 10 000 waiting
-backlog: (measure 'backlog')
+# A long backlog against a short one: memory, restart, speed; PART: sqlite-batches, sqlite-singles, postgres-batches or postgres-singles; without one, all
+backlog PART='': (measure 'backlog' PART)
 
 # One request per message: SQLite against memory and a bare handler; batches against single messages
 bench-http: (measure 'http')
@@ -207,9 +207,9 @@ hostile SEED='': (measure 'hostile' SEED)
 
 # All of it as it is released: the server is measured, and a bare handler in `measure` against it.
 [private]
-measure WHAT SEED='':
+measure WHAT ARGUMENT='':
     cargo build --quiet --release -p driftq-cli -p driftq-e2e --bin driftq --bin measure
-    target/release/measure {{ WHAT }} target/release/driftq {{ SEED }}
+    target/release/measure {{ WHAT }} target/release/driftq {{ ARGUMENT }}
 
 # Deliveries settled a second: core, packing and pipeline, one thread, memory engine
 bench-core:

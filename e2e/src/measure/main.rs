@@ -1,4 +1,4 @@
-//! `measure backlog|bloat|edge|growth|http|hostile|ledger|postgres DRIFTQ`: what the server costs and what it bears, against a bar each.
+//! `measure backlog|bloat|edge|growth|http|hostile|ledger|postgres DRIFTQ [ARGUMENT]`: what the server costs and what it bears, against a bar each.
 //!
 //! Sides that are compared run in one process of ours, in turns, so that a noisy machine is unkind to both.
 //! Everything here is one thread: it shares the cores with what it measures.
@@ -38,7 +38,7 @@ use anyhow::Context as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const USAGE: &str =
-    "usage: measure backlog|bloat|edge|growth|http|hostile|ledger|postgres DRIFTQ [SEED]";
+    "usage: measure backlog|bloat|edge|growth|http|hostile|ledger|postgres DRIFTQ [PART|SEED]";
 
 fn main() -> anyhow::Result<ExitCode> {
     let mut arguments = std::env::args().skip(1);
@@ -49,11 +49,12 @@ fn main() -> anyhow::Result<ExitCode> {
         return runtime.block_on(bare::serve()).map(|()| ExitCode::SUCCESS);
     }
     let driftq = arguments.next().context(USAGE)?;
-    let seed = arguments.next().filter(|seed| !seed.is_empty());
+    // The part of `backlog`, the seed of `hostile`.
+    let argument = arguments.next().filter(|argument| !argument.is_empty());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let verdict = runtime.block_on(async {
         match what.as_str() {
-            "backlog" => backlog::run(&driftq).await,
+            "backlog" => backlog::run(&driftq, argument.as_deref()).await,
             "http" => single::run(&driftq).await,
             "bloat" => bloat::run(&driftq).await,
             "edge" => edge::run(&driftq).await,
@@ -61,7 +62,8 @@ fn main() -> anyhow::Result<ExitCode> {
             "postgres" => postgres::run(&driftq).await,
             "ledger" => ledger::run(&driftq).await,
             "hostile" => {
-                let seed = seed.map(|seed| seed.parse()).transpose().context("SEED is a number")?;
+                let seed =
+                    argument.map(|seed| seed.parse()).transpose().context("SEED is a number")?;
                 hostile::run(&driftq, seed.unwrap_or_else(|| fastrand::u64(..))).await
             }
             _ => anyhow::bail!(USAGE),

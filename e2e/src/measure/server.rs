@@ -56,13 +56,16 @@ impl Server {
         Ok(Server { side, files, child, _stdout: stdout, address })
     }
 
-    /// SIGKILL, and again on the same files. Says how long it took to be ready.
+    /// SIGKILL, and a start on the same files. Returns how long it took to be ready.
     pub(crate) async fn kill_and_restart(&mut self) -> anyhow::Result<Duration> {
         self.child.kill().await?;
         let began = Instant::now();
         let listen = self.address.to_string();
         (self.child, self._stdout, self.address) = spawn(&self.side, &self.files, &listen).await?;
-        self.connect().await?.json(&get("/v1/readyz")).await?;
+        while let Err(error) = self.connect().await?.json(&get("/v1/readyz")).await {
+            anyhow::ensure!(began.elapsed() < START_TIME, "it does not get ready: {error}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         Ok(began.elapsed())
     }
 

@@ -20,14 +20,14 @@ const DRIVE: Drive = Drive {
     warm_up: Duration::from_millis(500),
     window: Duration::from_millis(2_000),
     pause: Duration::ZERO,
-    is_good,
+    is_good: is_stored,
 };
 
 /// Everything was stored. A batch is answered 200 even when items of it were refused.
-fn is_good(answer: &Answer<'_>) -> bool {
-    let is_stored = answer.body.starts_with(b"{\"status\":\"produced\"")
+pub(crate) fn is_stored(answer: &Answer<'_>) -> bool {
+    let is_all = answer.body.starts_with(b"{\"status\":\"produced\"")
         || answer.body.ends_with(b"\"refused\":0}");
-    answer.status == 200 && is_stored
+    answer.status == 200 && is_all
 }
 
 pub(crate) async fn run(driftq: &str) -> anyhow::Result<Verdict> {
