@@ -105,7 +105,9 @@ impl Pipeline {
                 break;
             }
             self.asking.delayed.pop_front();
-            if self.is_reserved(&want, bytes) {
+            // Its consumer may have got enough meanwhile from lanes that were read sooner.
+            let is_wanted = self.shard.has_ready_reader(&want);
+            if self.is_reserved(&want, bytes, is_wanted) {
                 return Some(Asker::Dispatch(want));
             }
         }
@@ -114,16 +116,15 @@ impl Pipeline {
             let bytes = self.shard.bytes_expected(&want);
             if !self.asking.delayed.is_empty() || !self.asking.has_room(bytes, limit) {
                 self.asking.delayed.push_back(want);
-            } else if self.is_reserved(&want, bytes) {
+            } else if self.is_reserved(&want, bytes, self.shard.has_reader(&want)) {
                 return Some(asker);
             }
         }
         None
     }
 
-    /// Reserves the bytes of a read, unless all consumers have left meanwhile. The next one asks again.
-    fn is_reserved(&mut self, want: &Want, bytes: u64) -> bool {
-        let is_wanted = self.shard.has_reader(want);
+    /// Reserves the bytes of a read that is wanted. If it is not, the next consumer asks again.
+    fn is_reserved(&mut self, want: &Want, bytes: u64, is_wanted: bool) -> bool {
         match is_wanted {
             true => self.asking.reserved += bytes,
             false => self.shard.loaded(want),

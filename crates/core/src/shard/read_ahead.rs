@@ -28,4 +28,12 @@ impl Shard {
         let mut groups = topic.groups.values().filter_map(|group| self.groups.get(group));
         groups.any(|group| !group.consumers.is_empty())
     }
+
+    /// Whether a consumer has room right now for what a read for dispatch brings.
+    pub(crate) fn has_ready_reader(&self, want: &Want) -> bool {
+        let Want::Ahead { topic, lane, from } = want else { return self.is_waiting(want) };
+        let Some(topic) = self.topics.get(topic) else { return false };
+        let mut groups = topic.groups.values().filter_map(|group| self.groups.get(group));
+        groups.any(|group| !group.ready.is_empty() && group.cursor(*lane).next <= *from)
+    }
 }

@@ -111,6 +111,33 @@ fn reads_that_no_consumer_waits_for_are_not_started() {
     assert_eq!(held.deliveries.len(), 2 * PARTITIONS as usize, "the next one gets everything");
 }
 
+/// A poll for one message over many partitions does not read them all.
+#[test]
+fn reads_that_waited_are_not_started_for_a_consumer_that_has_enough() {
+    let config = ShardConfig { read_ahead_bytes: 16 * MIB, ..ShardConfig::default() };
+    let mut held = with_large_backlog_of(1, config);
+    held.arrive(join(1, "biller", 1, 30_000));
+    let mut begun = 0_usize;
+    for _ in 0..1_000 {
+        let before = held.reads.len();
+        held.turn();
+        begun += held.reads.iter().skip(before).map(|reading| reading.reads.len()).sum::<usize>();
+        match held.reads.is_empty() {
+            true if held.commits.is_empty() => break,
+            true => held.finish_commit(),
+            false => held.finish_read(),
+        }
+    }
+    assert_eq!(held.deliveries.len(), 1);
+    assert!((1..PARTITIONS as usize / 2).contains(&begun), "{begun} partitions were read");
+    for delivered in 2..=PARTITIONS as usize {
+        let token = held.deliveries[delivered - 2].1.token.clone();
+        held.arrive(ack(&token));
+        held.settle();
+        assert_eq!(held.deliveries.len(), delivered, "no partition is forgotten");
+    }
+}
+
 #[test]
 fn a_read_larger_than_the_budget_is_made_alone() {
     let config = ShardConfig { value_bytes_max: VALUE_BYTES_CAP, ..ShardConfig::default() };
