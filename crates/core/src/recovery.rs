@@ -226,6 +226,7 @@ impl Recovery {
                 Ok(entries) => {
                     self.versions.insert((generation, lane, block), batch);
                     for (offset, entry) in entries {
+                        self.shard.owners.restore(entry.owner);
                         let open = Change::Open { group, lane, offset, entry, holder: None };
                         self.shard.absorb(&open);
                     }

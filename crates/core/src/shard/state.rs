@@ -192,8 +192,19 @@ impl Owners {
         self.unused.insert(id);
     }
 
+    /// An owner that a stored entry names. If its row is lost, only its name is: ids are not given out again.
+    pub(crate) fn restore(&mut self, id: OwnerId) {
+        if !self.by_id.contains_key(&id) {
+            let owner = Owner { name: Text::default(), entries: 0, consumers: 0 };
+            self.by_id.insert(id, owner);
+            self.unused.insert(id);
+        }
+    }
+
     pub(crate) fn remove(&mut self, id: OwnerId) {
-        if let Some(owner) = self.by_id.remove(&id) {
+        if let Some(owner) = self.by_id.remove(&id)
+            && self.by_name.get(&owner.name) == Some(&id)
+        {
             self.by_name.remove(&owner.name);
         }
         self.unused.remove(&id);

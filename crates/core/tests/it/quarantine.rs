@@ -248,3 +248,30 @@ fn a_lane_in_quarantine_is_not_trimmed() {
             page 0
     "#]]);
 }
+
+#[test]
+fn a_missing_owner_costs_its_name_and_nothing_else() {
+    check(expect![[r#"
+        100s topic orders 1
+            created
+        100s produce orders m0
+            stored 0:0
+        100s join a orders/biller owner=w1
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 130s
+        101s crash and lose owner 0
+        102s ack orders/biller 0:0 owner=w1
+            refused: not owner
+        102s join b orders/biller owner=w2
+            joined
+        103s ack orders/biller 0:0.1
+            ok
+            orders/biller 0:0 acked
+        104s produce orders m1
+            stored 0:1
+            b gets orders/biller 0:1.1 "m1" spent 1 until 134s
+        105s ack orders/biller 0:1.1
+            ok
+            orders/biller 0:1 acked
+    "#]]);
+}
