@@ -1,6 +1,6 @@
 //! The state of a shard: what is stored, and what is only known here.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
 use crate::change::{
     Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, TopicKind, TopicRow, Want,
@@ -194,9 +194,8 @@ impl Owners {
 
     /// An owner that a stored entry names. If its row is lost, only its name is: ids are not given out again.
     pub(crate) fn restore(&mut self, id: OwnerId) {
-        if !self.by_id.contains_key(&id) {
-            let owner = Owner { name: Text::default(), entries: 0, consumers: 0 };
-            self.by_id.insert(id, owner);
+        if let btree_map::Entry::Vacant(vacant) = self.by_id.entry(id) {
+            vacant.insert(Owner { name: Text::default(), entries: 0, consumers: 0 });
             self.unused.insert(id);
         }
     }
