@@ -15,6 +15,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(70);
 pub struct Api {
     http: reqwest::Client,
     base: String,
+    /// How often a request is repeated whose outcome is unknown.
+    repeats: u32,
 }
 
 /// Status and body. An empty body is `null`.
@@ -44,7 +46,12 @@ impl Api {
     /// A client of the server at this address.
     pub fn new(address: SocketAddr) -> anyhow::Result<Api> {
         let http = reqwest::Client::builder().timeout(ANSWER_WITHIN).no_proxy().build()?;
-        Ok(Api { http, base: format!("http://{address}/v1") })
+        Ok(Api { http, base: format!("http://{address}/v1"), repeats: 0 })
+    }
+
+    /// The same client, which repeats a request whose outcome is unknown, as the server asks it to.
+    pub fn repeating(self) -> Api {
+        Api { repeats: 3, ..self }
     }
 
     /// Where the API is.
@@ -54,6 +61,23 @@ impl Api {
 
     /// Sends a request and reads its answer.
     pub async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> anyhow::Result<Reply> {
+        let mut reply = self.send_once(method.clone(), path, body).await?;
+        for _ in 0..self.repeats {
+            if reply.status != 503 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            reply = self.send_once(method.clone(), path, body).await?;
+        }
+        Ok(reply)
+    }
+
+    async fn send_once(
         &self,
         method: Method,
         path: &str,

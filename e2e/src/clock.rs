@@ -45,13 +45,15 @@ impl Clock {
 
     /// Environment variables under which a process reads this clock.
     pub fn variables(&self) -> Vec<(&'static str, String)> {
-        let offset = match &self.offset {
-            Offset::Fixed(offset) => ("FAKETIME", offset.clone()),
-            Offset::File(file) => ("FAKETIME_TIMESTAMP_FILE", file.display().to_string()),
+        // A signal handler that reads the clock while the library is reading it gets the machine's time. In PostgreSQL a
+        // timeout then ends a session at once. That is rarer if the offset is not parsed at each reading.
+        let (offset, no_cache) = match &self.offset {
+            Offset::Fixed(offset) => (("FAKETIME", offset.clone()), "0"),
+            Offset::File(file) => (("FAKETIME_TIMESTAMP_FILE", file.display().to_string()), "1"),
         };
         vec![
             offset,
-            ("FAKETIME_NO_CACHE", "1".to_owned()),
+            ("FAKETIME_NO_CACHE", no_cache.to_owned()),
             ("LD_PRELOAD", self.library.display().to_string()),
             // Timers and file times stay those of the machine.
             ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),

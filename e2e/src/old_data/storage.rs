@@ -51,6 +51,11 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
+    /// The log of the database, or nothing on SQLite.
+    pub(crate) fn log(&self) -> anyhow::Result<String> {
+        self.cluster.as_ref().map_or_else(|| Ok(String::new()), Cluster::log)
+    }
+
     /// An empty one on the machine's clock.
     pub(crate) async fn make(engine: Engine) -> anyhow::Result<Storage> {
         let cluster = match engine {
