@@ -85,7 +85,8 @@ impl<'a> Judge<'_, 'a> {
                 self.findings.add(I55, seq, says);
                 continue;
             }
-            let is_other = before.is_some_and(|(_, of)| of.is_some_and(|of| of != setter));
+            // A dead letter that was redriven is the same message at another offset of its partition.
+            let is_other = before.is_some_and(|(_, of)| of.is_some_and(|of| of.0 != setter.0));
             // What the same commit or message sets again in one batch is in no order that is known.
             let is_once = set.get(&place).is_none_or(|set| set.len() == 1);
             if is_set && !is_same && is_other && is_once && !pointer.replace {
