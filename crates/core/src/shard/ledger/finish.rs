@@ -157,8 +157,8 @@ fn is_reported(row: &EffectRow) -> bool {
     row.doubt.as_ref().is_some_and(|doubt| doubt.cause == DoubtCause::Reported)
 }
 
-/// A token of before a restore is stale even if its fence is that of the backup: another may have been granted since, and
-/// the backup does not know.
+/// A token granted before a restore is stale even if the backup has its fence. Another fence may have been granted in the
+/// lost time.
 fn check_fence(
     now: Timestamp,
     token: &EffectToken,
