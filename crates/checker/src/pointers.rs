@@ -1,14 +1,20 @@
 //! Pointers that commits set: of I55 that they are set with their commit, and of I58 that a reader is shown
 //! where they lead.
 
-use crate::ids::{CallId, CursorId, EntryId, FastMap, NameId};
+use crate::ids::{CallId, CursorId, EntryId, FastMap, LabelId, NameId};
 use crate::invariant::Invariant::{I55, I58};
 use crate::report::Findings;
 use crate::story::{Ask, Batch, Outcome, Seen, Step, Story};
 
 /// Judges every pointer, where commits are seen.
 pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    let mut judge = Judge { story, findings, pointers: FastMap::default() };
+    let mut judge = Judge {
+        story,
+        findings,
+        pointers: FastMap::default(),
+        dead: FastMap::default(),
+        originals: FastMap::default(),
+    };
     for moment in &story.moments {
         if let Seen::Committed(batch) = moment.seen {
             judge.batch(&story.batches[batch]);
@@ -24,6 +30,10 @@ struct Judge<'s, 'a> {
     findings: &'s mut Findings,
     /// Where each pointer leads, and the message that set it so.
     pointers: FastMap<Place<'a>, (&'a str, Option<Setter>)>,
+    /// The message that each dead letter was at first.
+    dead: FastMap<LabelId, Setter>,
+    /// The message that each redriven one was at first: in the same partition, at another offset.
+    originals: FastMap<Setter, Setter>,
 }
 
 /// A message of a group, whichever generation of the cursor delivered it.
@@ -42,8 +52,12 @@ impl<'a> Judge<'_, 'a> {
                 set.entry(place).or_default().push(location);
             } else if let Step::TopicGone { topic } = *step {
                 self.pointers.retain(|(of, _), _| *of != topic);
+            } else if let Step::Died { entry, id, .. } = *step {
+                let (_, original) = self.place_of(entry);
+                self.dead.insert(id, original);
             }
         }
+        self.redriven(batch);
         let mut is_claimed = Vec::new();
         for step in steps {
             if let Step::Committed { call, .. } = *step {
@@ -60,6 +74,23 @@ impl<'a> Judge<'_, 'a> {
         for step in steps {
             if let Step::Decided { call } = *step {
                 self.read(call, &earlier);
+            }
+        }
+    }
+
+    /// Redriven messages are the messages that they were before they died.
+    fn redriven(&mut self, batch: &Batch) {
+        let mut copies: FastMap<LabelId, u64> = FastMap::default();
+        for step in self.story.steps_of(batch) {
+            if let Step::Stored(put) = step {
+                copies.insert(put.id, put.stored.offset);
+            }
+        }
+        for step in self.story.steps_of(batch) {
+            if let Step::Redriven { id, new, .. } = *step
+                && let (Some(original), Some(offset)) = (self.dead.get(&id), copies.get(&new))
+            {
+                self.originals.insert((original.0, *offset), *original);
             }
         }
     }
@@ -85,8 +116,7 @@ impl<'a> Judge<'_, 'a> {
                 self.findings.add(I55, seq, says);
                 continue;
             }
-            // A dead letter that was redriven is the same message at another offset of its partition.
-            let is_other = before.is_some_and(|(_, of)| of.is_some_and(|of| of.0 != setter.0));
+            let is_other = before.is_some_and(|(_, of)| of.is_some_and(|of| of != setter));
             // What the same commit or message sets again in one batch is in no order that is known.
             let is_once = set.get(&place).is_none_or(|set| set.len() == 1);
             if is_set && !is_same && is_other && is_once && !pointer.replace {
@@ -103,7 +133,8 @@ impl<'a> Judge<'_, 'a> {
     fn place_of(&self, entry: EntryId) -> (NameId, Setter) {
         let places = &self.story.places;
         let cursor = places.cursor_of(entry);
-        (places.topic_of(cursor), (cursor, places.offset_of(entry)))
+        let setter = (cursor, places.offset_of(entry));
+        (places.topic_of(cursor), self.originals.get(&setter).copied().unwrap_or(setter))
     }
 
     /// A reader is shown where the pointer leads, or led in the same batch.
