@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::attack::Attack;
 use crate::server::{Server, Side};
 use crate::verdict::Verdict;
 use crate::wire::{Wire, get, post};
@@ -43,12 +44,20 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Verdict> {
     let side = Side::Limited { driftq: driftq.to_owned(), connections: CONNECTIONS };
     let server = Server::start(side).await?;
     server.connect().await?.json(&post("/v1/topics", &json!({ "name": "work" }))).await?;
-    let attack = Attack::start(server.address)?;
+    let (address, counts) = (server.address, Arc::new(Counts::default()));
+    let seen = counts.clone();
+    let attack = Attack::start(move || {
+        for number in 0..SOCKETS {
+            tokio::spawn(attack(address, number % KINDS.len(), seen.clone()));
+        }
+    })?;
     let produce = post("/v1/produce", &json!({ "topic": "work", "value": "v" }));
     let health = get("/v1/healthz");
     let (served, health) =
         tokio::join!(clients(server.address, &produce), clients(server.address, &health));
-    let (held, opened) = attack.stop()?;
+    let held = counts.alive.load(Ordering::Relaxed);
+    attack.stop()?;
+    let opened = counts.opened.each_ref().map(|count| count.load(Ordering::Relaxed));
     for ((kind, _), opened) in KINDS.iter().zip(&opened) {
         println!("      {kind}: {opened} connections opened");
     }
@@ -124,45 +133,10 @@ async fn clients(address: SocketAddr, request: &[u8]) -> Times {
     times
 }
 
-/// Sockets on a thread of their own: what they cost must not delay the clients.
-struct Attack {
-    is_over: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<()>,
-    counts: Arc<Counts>,
-}
-
 #[derive(Default)]
 struct Counts {
     opened: [AtomicUsize; KINDS.len()],
     alive: AtomicUsize,
-}
-
-impl Attack {
-    fn start(address: SocketAddr) -> anyhow::Result<Attack> {
-        let (is_over, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (ends, seen) = (is_over.clone(), counts.clone());
-        let thread = std::thread::spawn(move || {
-            runtime.block_on(async {
-                for number in 0..SOCKETS {
-                    tokio::spawn(attack(address, number % KINDS.len(), seen.clone()));
-                }
-                while !ends.load(Ordering::Relaxed) {
-                    sleep(PAUSE).await;
-                }
-            });
-        });
-        Ok(Attack { is_over, thread, counts })
-    }
-
-    /// Ends it. Says how many sockets were at it, and how many connections of each kind there were.
-    fn stop(self) -> anyhow::Result<(usize, [usize; KINDS.len()])> {
-        let alive = self.counts.alive.load(Ordering::Relaxed);
-        self.is_over.store(true, Ordering::Relaxed);
-        self.thread.join().ok().context("the attack panicked")?;
-        let opened = self.counts.opened.each_ref().map(|count| count.load(Ordering::Relaxed));
-        Ok((alive, opened))
-    }
 }
 
 /// One socket, which comes back whenever it is closed.

@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -15,6 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::attack::Attack;
 use crate::edge::raise_handles;
 use crate::load::Drive;
 use crate::server::{Server, Side};
@@ -69,17 +70,19 @@ pub(crate) async fn run(driftq: &str, verdict: &mut Verdict) -> anyhow::Result<(
         alone.push(DRIVE.run(server.address, &requests).await?.p99().as_secs_f64() * 1e3);
     }
     let before = memory(pid)?;
-    let attack = Attack::start(server.address)?;
+    let (address, counts) = (server.address, Arc::new(Counts::default()));
+    let counted = counts.clone();
+    let attack = Attack::start(move || begin(address, &counted))?;
     let began = Instant::now();
     let mut beside = Vec::new();
-    while began.elapsed() < ATTACK || !attack.has_named_all() {
+    while began.elapsed() < ATTACK || counts.names.load(Ordering::Relaxed) < NAMES {
         anyhow::ensure!(began.elapsed() < 4 * ATTACK, "the groups are not created in time");
         beside.push(DRIVE.run(server.address, &requests).await?.p99().as_secs_f64() * 1e3);
         let resident = memory(pid)?.resident;
         let (at, p99) = (began.elapsed().as_secs(), beside[beside.len() - 1]);
         println!("      after {at} s: {resident:.0} MB, p99 of others {p99:.1} ms");
     }
-    let counts = attack.stop()?;
+    attack.stop()?;
     let peak = memory(pid)?.peak;
     println!("      {counts}");
     verdict.note("memory before", before.peak, " MB");
@@ -166,40 +169,6 @@ impl std::fmt::Display for Counts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let all = self.all().map(|(what, count, _)| format!("{count} {what}"));
         f.write_str(&all.join(", "))
-    }
-}
-
-/// All of them, on a thread of their own: what they cost must not delay the others.
-struct Attack {
-    is_over: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<()>,
-    counts: Arc<Counts>,
-}
-
-impl Attack {
-    fn start(address: SocketAddr) -> anyhow::Result<Attack> {
-        let (is_over, counts) = (Arc::new(AtomicBool::new(false)), Arc::new(Counts::default()));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (ends, counted) = (is_over.clone(), counts.clone());
-        let thread = std::thread::spawn(move || {
-            runtime.block_on(async {
-                begin(address, &counted);
-                while !ends.load(Ordering::Relaxed) {
-                    sleep(Duration::from_millis(20)).await;
-                }
-            });
-        });
-        Ok(Attack { is_over, thread, counts })
-    }
-
-    fn has_named_all(&self) -> bool {
-        self.counts.names.load(Ordering::Relaxed) >= NAMES
-    }
-
-    fn stop(self) -> anyhow::Result<Arc<Counts>> {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.thread.join().ok().context("the attack panicked")?;
-        Ok(self.counts)
     }
 }
 

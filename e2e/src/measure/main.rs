@@ -5,6 +5,7 @@
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
 mod ask;
+mod attack;
 mod backlog;
 mod bad;
 mod bare;

@@ -1,6 +1,7 @@
 //! Reads for dispatch: how much one may bring, and whether a consumer still waits for it.
 
 use crate::change::Want;
+use crate::id::TopicId;
 use crate::limits::{ENVELOPE_BYTES_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, READ_AHEAD_STEP_BYTES};
 use crate::shard::Shard;
 
@@ -35,5 +36,20 @@ impl Shard {
         let Some(topic) = self.topics.get(topic) else { return false };
         let mut groups = topic.groups.values().filter_map(|group| self.groups.get(group));
         groups.any(|group| !group.ready.is_empty() && group.cursor(*lane).next <= *from)
+    }
+
+    /// Bytes that the waiting consumers of a topic have room for, at most `most`.
+    pub(crate) fn room_of_readers(&self, topic: TopicId, most: u64) -> u64 {
+        let Some(topic) = self.topics.get(&topic) else { return 0 };
+        let groups = topic.groups.values().filter_map(|group| self.groups.get(group));
+        let waiting = groups.flat_map(|group| &group.ready);
+        let mut room = 0_u64;
+        for consumer in waiting.filter_map(|id| self.live.consumers.get(id)) {
+            room = room.saturating_add(consumer.room_bytes());
+            if room >= most {
+                return most;
+            }
+        }
+        room
     }
 }

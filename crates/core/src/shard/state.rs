@@ -253,6 +253,15 @@ impl Consumer {
         self.held < self.credit && !self.is_answered
     }
 
+    /// Bytes that it may be given beside those it holds. One message always fits.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        match self.has_credit() {
+            true if self.held == 0 => self.credit_bytes.max(1),
+            true => self.credit_bytes.saturating_sub(self.held_bytes),
+            false => 0,
+        }
+    }
+
     /// The lease it is given.
     pub(crate) fn lease_ms(&self, topic: &Topic) -> u32 {
         self.lease_ms.unwrap_or(topic.settings.lease_ms as u32)

@@ -46,5 +46,6 @@ mod settle;
 mod settle_table;
 mod shards;
 mod topics;
+mod unread;
 mod verbs;
 mod web_pages;

@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::broker::Broker;
 use crate::raw::Raw;
+use crate::unread;
 
 /// A sixteenth of it is for small bodies and for settles, an eighth for large bodies.
 const BUDGET: u64 = 128 << 20;
@@ -146,11 +147,7 @@ async fn lists_that_are_not_read_hold_up_lists_and_nothing_else() {
     let count = page["messages"].as_array().map(Vec::len);
     assert!(count.is_some_and(|count| (4..=6).contains(&count)), "{count:?} messages of 1 MB");
     assert!(page["next_cursor"].is_string());
-    let stalled = reqwest::Client::builder()
-        .http2_prior_knowledge()
-        .http2_initial_stream_window_size(0)
-        .build()
-        .expect("a client");
+    let stalled = unread::client(0);
     let url = format!("http://{}{path}", broker.address());
     let unread = stalled.get(url).send().await.expect("headers need no window");
     broker.post("/v1/produce", json!({ "topic": "t", "value": "small" })).await.is(200);

@@ -7,4 +7,5 @@ mod corners;
 mod explain;
 mod holders;
 mod pointer;
+mod tokens;
 mod under;

@@ -2,9 +2,7 @@
 
 use expect_test::expect;
 
-use driftq_core::{EffectToken, ShardConfig};
-
-use crate::transcript::{World, check};
+use crate::transcript::check;
 
 #[test]
 fn a_keyed_message_executes_once() {
@@ -596,50 +594,4 @@ fn a_message_waits_for_an_effect_that_another_of_its_key_is_at() {
         9s rows held
             held 0
     "#]]);
-}
-
-#[test]
-fn a_token_of_another_namespace_is_rejected() {
-    let mut world = World::new(ShardConfig::default());
-    for line in [
-        "0s topic orders 1",
-        "0s produce orders hello idem=order-77",
-        "0s join a orders/biller lease=10s credit=1 owner=w1",
-        "1s begin-under orders/biller 0:0.1 on=retry",
-    ] {
-        world.play(line);
-    }
-    let of = "effect/orders/biller order-77.1";
-    world.forge_effect(of, "foreign", |token| EffectToken { namespace: "other".into(), ..token });
-    for (line, answer) in [
-        (format!("2s finish {of} succeeded \"token=foreign\""), "refused: no such effect"),
-        (format!("2s extend-effect {of} \"token=foreign\""), "refused: no such effect"),
-        (format!("2s finish {of} succeeded"), "effect/orders/biller order-77.1 SUCCEEDED"),
-    ] {
-        assert_eq!(world.ask(&line), answer, "{line}");
-    }
-}
-
-#[test]
-fn a_token_of_before_a_restore_ends_no_effect() {
-    let mut world = World::new(ShardConfig::default());
-    for line in [
-        "0s topic orders 1",
-        "0s produce orders hello idem=order-77",
-        "0s join a orders/biller lease=10s credit=1 owner=w1",
-        "1s begin-under orders/biller 0:0.1 on=retry",
-    ] {
-        world.play(line);
-    }
-    let of = "effect/orders/biller order-77.1";
-    world.forge_effect(of, of, |token| EffectToken { restore: token.restore + 1, ..token });
-    for line in [
-        format!("2s finish {of} succeeded"),
-        format!("2s finish {of} failed"),
-        format!("2s extend-effect {of}"),
-        format!("2s commit orders/biller 0:0.1 effects=\"{of} succeeded\""),
-    ] {
-        let answer = world.ask(&line);
-        assert!(answer.contains("fence 1 is over"), "{line}: {answer}");
-    }
 }

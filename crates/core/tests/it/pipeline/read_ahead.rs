@@ -1,5 +1,6 @@
 //! Read-ahead is bounded in rows and in bytes under way, and no partition is forgotten because of it.
 
+use driftq_core::command::Join;
 use driftq_core::limits::{READ_AHEAD_PAGES_MAX, VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
 use driftq_core::row::{Key, Read, Row};
 use driftq_core::{
@@ -54,6 +55,22 @@ fn page_reads(held: &Held) -> Vec<usize> {
         Read::Range { .. } | Read::Key(_) | Read::Unending { .. } | Read::Ending { .. } => None,
     };
     reads.filter_map(rows).collect()
+}
+
+/// Lets everything happen, and counts what is read meanwhile.
+fn lookups_until_idle(held: &mut Held) -> usize {
+    let mut lookups = 0;
+    for _ in 0..1_000 {
+        let before = held.reads.len();
+        held.turn();
+        lookups += held.reads.iter().skip(before).map(|reading| reading.reads.len()).sum::<usize>();
+        match held.reads.is_empty() {
+            true if held.commits.is_empty() => return lookups,
+            true => held.finish_commit(),
+            false => held.finish_read(),
+        }
+    }
+    panic!("it goes on for ever");
 }
 
 #[test]
@@ -117,17 +134,7 @@ fn reads_that_waited_are_not_started_for_a_consumer_that_has_enough() {
     let config = ShardConfig { read_ahead_bytes: 16 * MIB, ..ShardConfig::default() };
     let mut held = with_large_backlog_of(1, config);
     held.arrive(join(1, "biller", 1, 30_000));
-    let mut begun = 0_usize;
-    for _ in 0..1_000 {
-        let before = held.reads.len();
-        held.turn();
-        begun += held.reads.iter().skip(before).map(|reading| reading.reads.len()).sum::<usize>();
-        match held.reads.is_empty() {
-            true if held.commits.is_empty() => break,
-            true => held.finish_commit(),
-            false => held.finish_read(),
-        }
-    }
+    let begun = lookups_until_idle(&mut held);
     assert_eq!(held.deliveries.len(), 1);
     assert!((1..PARTITIONS as usize / 2).contains(&begun), "{begun} partitions were read");
     for delivered in 2..=PARTITIONS as usize {
@@ -181,6 +188,21 @@ fn a_command_does_not_wait_for_read_ahead() {
     assert_eq!(page_reads(&held).len(), started);
     held.settle();
     assert!(held.answer(ticket).is_some());
+}
+
+/// A poll reads about as much as it may take, also when many partitions have something for it. The next polls read
+/// the others.
+#[test]
+fn reads_of_a_topic_stop_at_the_room_of_its_consumers() {
+    let mut held = with_large_backlog(1);
+    for round in 1..=PARTITIONS as usize / 4 {
+        let poll = poll(round as u64, "biller", 30_000);
+        let Command::Join(join) = poll else { unreachable!("it joins") };
+        held.arrive(Command::Join(Join { credit_bytes: 4 * MIB as u64, ..join }));
+        let begun = lookups_until_idle(&mut held);
+        assert_eq!(held.deliveries.len(), 4 * round, "no partition is forgotten");
+        assert!(begun <= 5, "{begun} partitions were read for 4 messages");
+    }
 }
 
 #[test]
