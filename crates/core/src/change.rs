@@ -463,6 +463,8 @@ pub enum Note {
     Rotor(GroupId),
     /// A read was asked for.
     Loading(Want),
+    /// A lane has messages to read, and enough is being read.
+    Unread { group: GroupId, lane: Lane },
     /// A lane has retries to read and must wait until others have read theirs.
     Starved { group: GroupId, lane: Lane },
     /// A lane has fresh messages, and its group may open no more.

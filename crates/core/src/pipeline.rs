@@ -16,7 +16,6 @@
 //!
 //! It does not know: what commands mean, how rows are stored, what time it is.
 
-mod asking;
 pub(crate) mod found;
 mod opened;
 mod reading;
@@ -35,10 +34,9 @@ use crate::row::{Read, Row, Write};
 use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
 
-use asking::Asking;
 use found::{Found, Overlay};
 use opened::Opened;
-use reading::{Answers, Asker, Reading};
+use reading::{Answers, Asker, Asking, Reading};
 
 /// Names a command to whoever sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -235,12 +233,10 @@ impl Pipeline {
         self.now = self.now.max(now);
         loop {
             self.start_reads(outputs);
-            if self.committing.len() >= self.config.commits_max {
+            if self.committing.len() >= self.config.commits_max || !self.has_work() {
                 break;
             }
-            let decided = if self.has_work() { self.decide_batch() } else { None };
-            self.asking.handed_out();
-            let Some((batch, writes)) = decided else {
+            let Some((batch, writes)) = self.decide_batch() else {
                 break;
             };
             outputs.push(Output::StartCommit(batch, writes));

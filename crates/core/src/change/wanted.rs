@@ -49,11 +49,3 @@ pub enum Want {
     /// One message and its last error, for a retry.
     Retry { topic: TopicId, group: GroupId, generation: Generation, lane: Lane, offset: Offset },
 }
-
-impl Want {
-    pub(crate) fn topic(&self) -> TopicId {
-        match *self {
-            Want::Ahead { topic, .. } | Want::Retry { topic, .. } => topic,
-        }
-    }
-}

@@ -1,6 +1,9 @@
 //! Rows on their way: who asked, what came, and how long decisions must be kept beside them.
+//!
+//! Reads for dispatch have a budget of bytes: each reserves the most it may bring until its answer arrives. One that
+//! does not fit waits. Reads of commands never wait for those of dispatch.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::change::{Lookup, Reads, Want};
 use crate::command::Command;
@@ -10,7 +13,6 @@ use crate::pack::{self, Damaged};
 use crate::row::{Key, Read, Row};
 use crate::shard::Refusal;
 
-use super::asking::{Reserved, Rooms};
 use super::found::{Answer, Found, Loaded};
 use super::{Item, Output, Pipeline, ReadId};
 
@@ -29,12 +31,34 @@ pub(super) enum Asker {
     Dispatch(Want),
 }
 
+/// Reads that have not started.
+#[derive(Debug, Default)]
+pub(super) struct Asking {
+    /// In the order they were asked for.
+    queue: VecDeque<Asker>,
+    /// Reads for dispatch that did not fit into the budget, or into a read, oldest first.
+    delayed: VecDeque<Want>,
+    /// Bytes that reads for dispatch under way may bring.
+    reserved: u64,
+}
+
+impl Asking {
+    pub(super) fn push(&mut self, asker: Asker) {
+        self.queue.push_back(asker);
+    }
+
+    /// Whether a read for dispatch may start. One always may, however large it is.
+    fn has_room(&self, bytes: u64, limit: usize) -> bool {
+        self.reserved == 0 || self.reserved + bytes <= limit as u64
+    }
+}
+
 /// A read under way.
 #[derive(Debug)]
 pub(super) struct Reading {
     pub(super) since: BatchNo,
     /// Bytes reserved for its answer.
-    reserved: Vec<Reserved>,
+    reserved: u64,
     /// Each with the number of questions it asked.
     pub(super) askers: Vec<(Asker, usize)>,
     /// Questions that are answered without bodies.
@@ -47,14 +71,13 @@ impl Pipeline {
         let dispatch_max = self.config.reads_max.saturating_sub(1).max(1);
         // One answer is taken in one turn: a large one would keep everything else waiting.
         let most = self.shard.config.read_in_flight_bytes() as u64 / dispatch_max as u64;
-        let mut rooms = Rooms::new();
         while self.reading.len() < self.config.reads_max {
-            let is_for_all = self.reading.len() < dispatch_max;
-            let before = self.asking.reserved();
-            let (mut reads, mut askers, mut reserved) = (Vec::new(), Vec::new(), Vec::new());
+            let is_for_dispatch = self.reading.len() < dispatch_max;
+            let before = self.asking.reserved;
+            let (mut reads, mut askers) = (Vec::new(), Vec::new());
             while reads.len() < READ_LOOKUPS_MAX
-                && self.asking.reserved() - before < most
-                && let Some((asker, bytes)) = self.next_asker(is_for_all, &mut rooms)
+                && self.asking.reserved - before < most
+                && let Some(asker) = self.next_asker(is_for_dispatch)
             {
                 let before = reads.len();
                 match &asker {
@@ -62,7 +85,6 @@ impl Pipeline {
                     Asker::Dispatch(want) => reads.extend(want_reads(want)),
                 }
                 askers.push((asker, reads.len() - before));
-                reserved.extend(bytes);
             }
             if askers.is_empty() {
                 return;
@@ -73,15 +95,54 @@ impl Pipeline {
                 matches!(read, Read::Range { bodies: false, .. } | Read::Ending { .. })
             };
             let bare = (0..reads.len()).filter(|at| bare(&reads[*at])).collect();
+            let reserved = self.asking.reserved - before;
             self.reading.insert(id, Reading { since: self.durable, reserved, askers, bare });
             outputs.push(Output::StartRead(id, reads));
         }
     }
 
+    /// The next that may be read for, with its bytes reserved. Delayed reads come first, so that no stream of
+    /// commands keeps them waiting.
+    fn next_asker(&mut self, is_for_dispatch: bool) -> Option<Asker> {
+        let limit = self.shard.config.read_in_flight_bytes();
+        while is_for_dispatch && let Some(&want) = self.asking.delayed.front() {
+            let bytes = self.shard.bytes_expected(&want);
+            if !self.asking.has_room(bytes, limit) {
+                break;
+            }
+            self.asking.delayed.pop_front();
+            // Its consumer may have got enough meanwhile from lanes that were read sooner.
+            let is_wanted = self.shard.has_ready_reader(&want);
+            if self.is_reserved(&want, bytes, is_wanted) {
+                return Some(Asker::Dispatch(want));
+            }
+        }
+        while let Some(asker) = self.asking.queue.pop_front() {
+            let Asker::Dispatch(want) = asker else { return Some(asker) };
+            let bytes = self.shard.bytes_expected(&want);
+            let has_room = is_for_dispatch && self.asking.has_room(bytes, limit);
+            if !self.asking.delayed.is_empty() || !has_room {
+                self.asking.delayed.push_back(want);
+            } else if self.is_reserved(&want, bytes, self.shard.has_reader(&want)) {
+                return Some(asker);
+            }
+        }
+        None
+    }
+
+    /// Reserves the bytes of a read that is wanted. If it is not, the next consumer asks again.
+    fn is_reserved(&mut self, want: &Want, bytes: u64, is_wanted: bool) -> bool {
+        match is_wanted {
+            true => self.asking.reserved += bytes,
+            false => self.shard.loaded(want),
+        }
+        is_wanted
+    }
+
     pub(super) fn read_done(&mut self, id: ReadId, rows: Vec<Vec<Row>>) {
         let reading = self.reading.remove(&id).expect("a read was under way");
         let Reading { since, reserved, askers, bare } = reading;
-        self.asking.arrive(reserved);
+        self.asking.reserved -= reserved;
         let mut checked = rows.into_iter().enumerate().map(|(at, rows)| {
             // What comes without its body has nothing that could be checked.
             let wrong = rows.iter().filter(|_| !bare.contains(&at));

@@ -172,6 +172,7 @@ impl Shard {
                 seen: row.seen,
                 ready: Default::default(),
                 work: (0..row.cursors.len() as u32).map(Lane::of).collect(),
+                unread: Default::default(),
                 stalled: Default::default(),
                 lane_rotor: Lane(u32::MAX),
             };

@@ -7,6 +7,7 @@
 //! 3. Nothing is read here: what is not in memory is asked for and comes with a later run.
 
 use std::collections::BTreeSet;
+use std::ops::Bound::{self, Excluded, Unbounded};
 use std::sync::Arc;
 
 use crate::change::{
@@ -28,15 +29,15 @@ impl Shard {
     pub(crate) fn dispatch(&self, now: Timestamp) -> Option<Decision> {
         let group = self.next_group()?;
         let topic = &self.topics[&group.row.topic];
-        if group.is_paused(now) || group.ready.is_empty() || group.work.is_empty() {
+        let lane = self.next_lane(group).filter(|_| !group.is_paused(now) && group.has_work());
+        let Some(lane) = lane else {
             let mut decision = done();
             let until = group.row.paused.as_ref().and_then(|paused| paused.until);
             let wake = |at| Note::Wake { at, group: group.row.id };
             decision.notes.extend(until.filter(|_| group.is_paused(now)).map(wake));
             decision.notes.push(Note::Idle(group.row.id));
             return Some(decision);
-        }
-        let lane = next_lane(group);
+        };
         if self.damage_of(topic, group, lane).is_some() {
             // A repair brings the lane back.
             let (group, fresh) = (group.row.id, group.cursor(lane).fresh_run);
@@ -94,15 +95,21 @@ impl Shard {
 
     fn next_group(&self) -> Option<&Group> {
         let active = &self.live.active;
-        let after = (std::ops::Bound::Excluded(self.live.rotor), std::ops::Bound::Unbounded);
+        let after = (Excluded(self.live.rotor), Unbounded);
         let id = active.range(after).next().or_else(|| active.first())?;
         Some(&self.groups[id])
     }
-}
 
-fn next_lane(group: &Group) -> Lane {
-    let after = (std::ops::Bound::Excluded(group.lane_rotor), std::ops::Bound::Unbounded);
-    *group.work.range(after).next().or_else(|| group.work.first()).expect("the caller looked")
+    /// The next lane in turn. One that must be read has no turn while enough is being read.
+    fn next_lane(&self, group: &Group) -> Option<Lane> {
+        let may_read = !group.unread.is_empty() && !self.reads_enough(group);
+        let next = |after: Bound<Lane>| {
+            let work = group.work.range((after, Unbounded)).next();
+            let unread = group.unread.range((after, Unbounded)).next().filter(|_| may_read);
+            work.into_iter().chain(unread).min().copied()
+        };
+        next(Excluded(group.lane_rotor)).or_else(|| next(Unbounded))
+    }
 }
 
 /// What stops a run.
@@ -140,6 +147,8 @@ struct Run<'a> {
     taken: Vec<(u32, u64)>,
     /// Some retries could not be asked for.
     starved: bool,
+    /// Fresh messages were not asked for: enough is being read.
+    unread: bool,
     stop: Stop,
 }
 
@@ -169,6 +178,7 @@ impl<'a> Run<'a> {
             turns: 0,
             taken: vec![(0, 0); group.ready.len()],
             starved: false,
+            unread: false,
             stop: Stop::Dry,
         };
         run.pass_holes();
@@ -298,13 +308,13 @@ impl<'a> Run<'a> {
         let want = Want::Ahead { topic, lane, from: self.next };
         let is_wanted = self.ahead.is_empty() && self.next < self.topic.lane(lane).high;
         let is_asked = self.shard.live.loading.contains(&want)
-            || self
-                .decision
-                .notes
-                .iter()
-                .any(|note| matches!(note, Note::Loading(w) if *w == want));
-        if is_wanted && self.has_room() && !is_asked {
-            self.decision.notes.push(Note::Loading(want));
+            || self.decision.notes.iter().filter_map(Note::loading).any(|asked| *asked == want);
+        if !is_wanted || is_asked || !self.has_room() {
+            return;
+        }
+        match self.shard.reads_enough(self.group) {
+            true => self.unread = true,
+            false => self.decision.notes.push(Note::Loading(want)),
         }
     }
 
@@ -494,6 +504,7 @@ impl<'a> Run<'a> {
         let (more, stalled) = (self.stop == Stop::More, self.stop == Stop::Full);
         let fresh = self.fresh_run;
         decision.notes.push(Note::Visited { group: id, lane, more, stalled, fresh });
+        decision.notes.extend(self.unread.then_some(Note::Unread { group: id, lane }));
         decision.notes.push(Note::Rotor(id));
         decision
     }

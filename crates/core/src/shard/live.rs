@@ -47,10 +47,11 @@ impl Shard {
                 if !more {
                     of.work.remove(lane);
                 }
+                of.unread.remove(lane);
                 if *stalled {
                     of.stalled.insert(*lane);
                 }
-                if of.work.is_empty() || of.ready.is_empty() {
+                if !of.has_work() {
                     self.live.active.remove(group);
                 }
             }
@@ -65,6 +66,11 @@ impl Shard {
             Note::Used { topic, lane, offset } => self.live.cache.touch(*topic, *lane, *offset),
             Note::Loading(want) => {
                 self.live.loading.insert(*want);
+            }
+            Note::Unread { group, lane } => {
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.unread.insert(*lane);
+                }
             }
             Note::Starved { group, lane } => {
                 self.live.starved.insert((*group, *lane));
@@ -187,11 +193,7 @@ impl Shard {
     }
 
     pub(crate) fn activate(&mut self, id: GroupId) {
-        if self
-            .groups
-            .get(&id)
-            .is_some_and(|group| !group.ready.is_empty() && !group.work.is_empty())
-        {
+        if self.groups.get(&id).is_some_and(|group| group.has_work()) {
             self.live.active.insert(id);
         }
     }

@@ -1,9 +1,9 @@
-//! Reads for dispatch: how much one may bring, and whether a consumer still waits for it.
+//! Reads for dispatch: how much one may bring, whether a consumer still waits for it, and when they are enough.
 
 use crate::change::Want;
-use crate::id::TopicId;
+use crate::id::{Lane, Offset};
 use crate::limits::{ENVELOPE_BYTES_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, READ_AHEAD_STEP_BYTES};
-use crate::shard::Shard;
+use crate::shard::{Group, Shard};
 
 /// What a message may take in a page beside key and value: its envelope, and what a page says about each message.
 const MESSAGE_BYTES_MAX: u64 = ENVELOPE_BYTES_MAX as u64 + 256;
@@ -38,18 +38,21 @@ impl Shard {
         groups.any(|group| !group.ready.is_empty() && group.cursor(*lane).next <= *from)
     }
 
-    /// Bytes that the waiting consumers of a topic have room for, at most `most`.
-    pub(crate) fn room_of_readers(&self, topic: TopicId, most: u64) -> u64 {
-        let Some(topic) = self.topics.get(&topic) else { return 0 };
-        let groups = topic.groups.values().filter_map(|group| self.groups.get(group));
-        let waiting = groups.flat_map(|group| &group.ready);
+    /// Whether what is being read of a group's topic fills its waiting consumers twice: what comes next is then in
+    /// memory. One read always goes on.
+    pub(super) fn reads_enough(&self, group: &Group) -> bool {
+        let topic = group.row.topic;
+        let from = Want::Ahead { topic, lane: Lane::of(0), from: 0 };
+        let to = Want::Ahead { topic, lane: Lane(u32::MAX), from: Offset::MAX };
+        let reading = self.live.loading.range(from..=to);
+        let bytes: u64 = reading.map(|want| self.bytes_expected(want)).sum();
         let mut room = 0_u64;
-        for consumer in waiting.filter_map(|id| self.live.consumers.get(id)) {
-            room = room.saturating_add(consumer.room_bytes());
-            if room >= most {
-                return most;
+        for consumer in group.ready.iter().filter_map(|id| self.live.consumers.get(id)) {
+            if room > bytes {
+                break;
             }
+            room = room.saturating_add(consumer.room_bytes().saturating_mul(2));
         }
-        room
+        bytes > 0 && bytes >= room
     }
 }

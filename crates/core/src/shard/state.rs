@@ -77,6 +77,8 @@ pub(crate) struct Group {
     pub(crate) ready: VecDeque<ConsumerId>,
     /// Volatile: lanes that may have something to deliver right now.
     pub(crate) work: BTreeSet<Lane>,
+    /// Volatile: lanes that have something which is not in memory, and is read when others are.
+    pub(crate) unread: BTreeSet<Lane>,
     /// Volatile: lanes that have something no consumer has room for.
     pub(crate) stalled: BTreeSet<Lane>,
     /// Volatile: the lane looked at last.
@@ -86,6 +88,12 @@ pub(crate) struct Group {
 impl Group {
     pub(crate) fn cursor(&self, lane: Lane) -> &Cursor {
         &self.cursors[lane.index()]
+    }
+
+    /// Whether there may be something to deliver, and somebody who can take it.
+    pub(crate) fn has_work(&self) -> bool {
+        let is_idle = self.work.is_empty() && self.unread.is_empty();
+        !is_idle && !self.ready.is_empty()
     }
 
     pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
