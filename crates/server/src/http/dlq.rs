@@ -24,7 +24,7 @@ use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, Query, Unmet};
 use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::{App, bulk, convert, topic_name, unexpected};
+use super::{App, bulk, convert, off_runtime, topic_name, unexpected};
 use crate::node::Lost;
 
 /// Rows that one call looks at.
@@ -192,8 +192,14 @@ pub(crate) async fn list(
         }
         Some(false) | None => (None, None),
     };
-    let dead_letters = letters.iter().filter_map(shown).collect();
-    Ok(pages::answer(&WireLetters { dead_letters, total, by_error, next_cursor }, room))
+    let messages = letters.iter().filter_map(|letter| letter.message.as_deref());
+    let bytes = messages.map(|message| message.size()).sum::<u64>() as usize;
+    let write = move || {
+        let dead_letters = letters.iter().filter_map(shown).collect();
+        let page = WireLetters { dead_letters, total, by_error, next_cursor };
+        off_runtime::json(&page, letters.len(), bytes)
+    };
+    pages::answer(bytes, room, write).await
 }
 
 /// One that was purged while it was being looked at is not shown.

@@ -3,25 +3,19 @@
 //! A body is JSON whatever its `Content-Type` says, so that `curl -d` works. Without a body the query is
 //! read, by a table of names per request. Both at once are refused, and so is everything unknown.
 
-use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use driftq_api::{ErrorCode, INTEGER_MAX, Object, Time};
+use driftq_api::{INTEGER_MAX, Object, Time};
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use tokio::sync::Semaphore;
 
 use super::App;
 use super::body::{self, Purpose};
 use super::failure::Failure;
+use super::off_runtime;
 use super::unread::{not_json, unread};
 use crate::budget::Charge;
-
-/// A longer body is read on a thread of its own: meanwhile the others are served.
-const PARSE_HERE_BYTES: usize = 256 * 1024;
-/// How many are, at a time.
-static PARSERS: Semaphore = Semaphore::const_new(2);
 
 /// A request that can be read.
 pub(crate) trait Ask: DeserializeOwned + Send + 'static {
@@ -109,11 +103,13 @@ impl<T: Ask> FromRequest<App> for Input<T> {
             return Err(Failure::invalid("", "the body is compressed: send it as it is"));
         }
         let read = body::read(body, app.limits.body_bytes, &app.budget, T::PURPOSE).await?;
-        let body = read.bytes;
+        let body = read.bytes.clone();
         let query = parts.uri.query().unwrap_or_default();
         let asked = match (body.is_empty(), query.is_empty()) {
-            (false, true) if body.len() > PARSE_HERE_BYTES => from_long_json(body).await?,
-            (false, true) => from_json(&body)?,
+            (false, true) => {
+                let parse = move || from_json(&body);
+                off_runtime::READERS.run(read.bytes.len(), parse).await??
+            }
             (false, false) => {
                 return Err(Failure::invalid("", "body and query at once: send one of them"));
             }
@@ -121,16 +117,6 @@ impl<T: Ask> FromRequest<App> for Input<T> {
         };
         Ok(Input { asked, headers: parts.headers, _charge: read.charge })
     }
-}
-
-async fn from_long_json<T: Ask>(body: Bytes) -> Result<T, Failure> {
-    let _parser = PARSERS.acquire().await.expect("it is never closed");
-    let parsed = tokio::task::spawn_blocking(move || from_json(&body)).await;
-    parsed.unwrap_or_else(|_| {
-        tracing::error!("reading a body panicked");
-        let says = "a defect of the server; it is in its log";
-        Err(Failure::new(ErrorCode::Internal, says).with("outcome", "none"))
-    })
 }
 
 pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

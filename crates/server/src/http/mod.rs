@@ -26,6 +26,7 @@ mod health;
 mod host;
 mod input;
 mod internal;
+mod off_runtime;
 mod openapi;
 mod outcome;
 mod pages;

@@ -9,6 +9,7 @@ use super::App;
 use super::body::{ROOM_TIME, memory_short};
 use super::counted::Counted;
 use super::failure::Failure;
+use super::off_runtime;
 use crate::budget::Charge;
 
 /// Bytes of messages that one call brings, about. It brings one message of any size.
@@ -45,11 +46,15 @@ pub(crate) async fn room(app: &App) -> Result<Charge, Failure> {
     charge.ok_or_else(|| memory_short("too many lists of messages: ask again later"))
 }
 
-/// The answer with a list. It counts until the client has taken it.
-pub(crate) fn answer<T: serde::Serialize>(list: &T, mut charge: Charge) -> Response<Body> {
-    let body = serde_json::to_vec(list).expect("answers are plain");
+/// The answer with a list of messages, of so many bytes about. It counts until the client has taken it.
+pub(crate) async fn answer(
+    bytes: usize,
+    mut charge: Charge,
+    write: impl FnOnce() -> Vec<u8> + Send + 'static,
+) -> Result<Response<Body>, Failure> {
+    let body = off_runtime::WRITERS.run(bytes, write).await?;
     charge.shrink(body.len());
-    super::of_json(Body::new(Counted { body: Body::from(body), _held: charge }))
+    Ok(super::of_json(Body::new(Counted { body: Body::from(body), _held: charge })))
 }
 
 /// Which page is meant.

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, Query};
 use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::{App, convert, topic_name, unexpected};
+use super::{App, convert, off_runtime, topic_name, unexpected};
 
 /// Messages that one call looks at.
 const SCAN_MAX: u64 = 10_000;
@@ -162,8 +162,13 @@ pub(crate) async fn messages(
     }
     let with_values = asked.values.unwrap_or(true);
     let has_group = asked.group.is_some();
-    let messages = found.iter().map(|peeked| shown(peeked, with_values, has_group)).collect();
-    Ok(pages::answer(&Messages { messages, scanned, next_cursor: next.map(Place::cursor) }, room))
+    let next_cursor = next.map(Place::cursor);
+    let bytes = if with_values { bytes as usize } else { 0 };
+    let write = move || {
+        let messages = found.iter().map(|peeked| shown(peeked, with_values, has_group)).collect();
+        off_runtime::json(&Messages { messages, scanned, next_cursor }, found.len(), bytes)
+    };
+    pages::answer(bytes, room, write).await
 }
 
 fn filter(asked: &Asked) -> Result<PeekFilter, Failure> {

@@ -35,13 +35,13 @@ impl PollAnswer {
     }
 }
 
+/// Dropped, the deliveries go back.
 async fn give_back_unless_taken(mut left: watch::Receiver<usize>, unconfirmed: Unconfirmed) {
     while let Ok(Ok(())) = timeout(unconfirmed.patience, left.changed()).await {
         if *left.borrow_and_update() == 0 {
-            return;
+            return unconfirmed.confirm();
         }
     }
-    unconfirmed.give_back();
 }
 
 impl hyper::body::Body for PollAnswer {

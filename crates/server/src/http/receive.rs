@@ -7,6 +7,7 @@ use std::time::Duration;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{Response, Version};
 use driftq_api::message::{Receive, Received};
+use driftq_core::change::Delivery;
 use driftq_core::command::{GroupName, Join, Peer, PeerKind};
 use driftq_core::view::Blocked;
 use driftq_core::{Command, Reply, Session};
@@ -17,7 +18,8 @@ use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, QueryForm};
 use super::poll_answer::PollAnswer;
 use super::session::Connection;
-use super::{App, convert, group_name, of_json};
+use super::{App, convert, group_name, of_json, off_runtime};
+use crate::node::Node;
 
 const MAX: u32 = 1;
 const WAIT_MS: u64 = 20_000;
@@ -98,14 +100,25 @@ pub(crate) async fn receive(
     {
         deliveries.push(delivery);
     }
-    let minter = app.node.minter();
-    let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, minter)).collect();
-    let answer = serde_json::to_vec(&Received { messages }).expect("answers are plain");
-    let body = match version == Version::HTTP_2 && !deliveries.is_empty() {
-        true => PollAnswer::body(answer, connection.unconfirmed()),
-        false => Body::from(answer),
+    // They go back if the client goes while the answer is written.
+    let unconfirmed = connection.unconfirmed();
+    let is_empty = deliveries.is_empty();
+    let bytes = deliveries.iter().map(|delivery| delivery.message.value.len()).sum();
+    let write = move || written(&app.node, &deliveries, bytes);
+    let answer = off_runtime::WRITERS.run(bytes, write).await?;
+    let body = if version == Version::HTTP_2 && !is_empty {
+        PollAnswer::body(answer, unconfirmed)
+    } else {
+        unconfirmed.confirm();
+        Body::from(answer)
     };
     Ok(of_json(Body::new(Counted { body, _held: share })))
+}
+
+fn written(node: &Node, deliveries: &[Box<Delivery>], bytes: usize) -> Vec<u8> {
+    let minter = node.minter();
+    let messages = deliveries.iter().map(|delivery| convert::delivery(delivery, minter)).collect();
+    off_runtime::json(&Received { messages }, deliveries.len(), bytes)
 }
 
 /// Whether messages for a group are being read.

@@ -163,7 +163,7 @@ impl Connection {
 
     /// Gives back what the client has not taken of what it was sent.
     pub(crate) fn give_back_unconfirmed(&mut self) {
-        self.unconfirmed().give_back();
+        drop(self.unconfirmed());
     }
 
     /// What the client has not taken of what it was sent.
@@ -247,7 +247,7 @@ impl Drop for Connection {
     }
 }
 
-/// Deliveries that a client was sent and may not have taken.
+/// Deliveries that a client was sent and may not have taken. Dropped, they go back.
 pub(crate) struct Unconfirmed {
     node: Node,
     shard: ShardId,
@@ -257,9 +257,15 @@ pub(crate) struct Unconfirmed {
 }
 
 impl Unconfirmed {
-    /// The client has not taken them.
-    pub(crate) fn give_back(self) {
-        for command in self.commands {
+    /// The client has taken them.
+    pub(crate) fn confirm(mut self) {
+        self.commands.clear();
+    }
+}
+
+impl Drop for Unconfirmed {
+    fn drop(&mut self) {
+        for command in self.commands.drain(..) {
             self.node.tell(self.shard, command);
         }
     }

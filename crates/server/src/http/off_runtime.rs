@@ -1,0 +1,60 @@
+//! Work on large bodies and answers, on threads of its own. A worker of the async runtime that is busy for
+//! milliseconds delays every request behind it.
+
+use std::sync::LazyLock;
+
+use driftq_api::ErrorCode;
+use serde::Serialize;
+use tokio::runtime::{Builder, Runtime};
+
+use super::failure::Failure;
+
+/// Work on fewer bytes than this is done at once: it takes a fraction of a millisecond.
+const AT_ONCE_BYTES: usize = 256 * 1024;
+/// Threads that read, and threads that write.
+const THREADS: usize = 2;
+/// How much the threads leave to the others.
+const NICE: i32 = 10;
+
+/// Reads bodies.
+pub(super) static READERS: Workers = Workers(LazyLock::new(start));
+/// Writes answers. Bodies do not delay them.
+pub(super) static WRITERS: Workers = Workers(LazyLock::new(start));
+
+/// Threads for large bodies, from the first one on.
+pub(super) struct Workers(LazyLock<Runtime>);
+
+fn start() -> Runtime {
+    let mut threads = Builder::new_current_thread();
+    threads.thread_name("large").max_blocking_threads(THREADS).on_thread_start(|| {
+        // Of this thread alone. Where it is not possible, nothing is lost but time of others.
+        let _priority = rustix::process::nice(NICE);
+    });
+    threads.build().expect("the system has threads")
+}
+
+impl Workers {
+    /// Does `work` on so many bytes.
+    pub(super) async fn run<T: Send + 'static>(
+        &'static self,
+        bytes: usize,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Failure> {
+        if bytes < AT_ONCE_BYTES {
+            return Ok(work());
+        }
+        self.0.spawn_blocking(work).await.map_err(|_| {
+            tracing::error!("work on a large body panicked");
+            let says = "a defect of the server; it is in its log";
+            Failure::new(ErrorCode::Internal, says).with("outcome", "none")
+        })
+    }
+}
+
+/// An answer with messages of so many bytes. It does not grow while it is written, which would copy it and take twice
+/// the memory.
+pub(super) fn json(answer: &impl Serialize, messages: usize, bytes: usize) -> Vec<u8> {
+    let mut written = Vec::with_capacity(bytes + bytes / 16 + 1_024 * (messages + 1));
+    serde_json::to_writer(&mut written, answer).expect("answers are plain");
+    written
+}
