@@ -39,7 +39,7 @@ impl Shard {
     }
 
     /// Whether what is being read of a group's topic fills its waiting consumers twice: what comes next is then in
-    /// memory. One read always goes on.
+    /// memory. For consumers without room nothing is read.
     pub(super) fn reads_enough(&self, group: &Group) -> bool {
         let topic = group.row.topic;
         let from = Want::Ahead { topic, lane: Lane::of(0), from: 0 };
@@ -53,6 +53,6 @@ impl Shard {
             }
             room = room.saturating_add(consumer.room_bytes().saturating_mul(2));
         }
-        bytes > 0 && bytes >= room
+        bytes >= room
     }
 }
