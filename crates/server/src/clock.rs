@@ -12,6 +12,8 @@ use crate::metrics::Metrics;
 
 /// Between two looks at the clock.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same in a new storage, until the first sample is stored.
+const FIRST_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// A clock that counts while the machine is suspended. Otherwise it runs as tokio's, which tests may pause.
 #[derive(Debug, Clone, Copy)]
@@ -159,7 +161,9 @@ impl ClockWatch {
     pub(crate) async fn run(mut self) {
         loop {
             self.look().await;
-            tokio::time::sleep(LOOK_EVERY).await;
+            // Until something is stored, a node that starts has nothing to compare with.
+            let is_stored = self.stored.boot.is_some();
+            tokio::time::sleep(if is_stored { LOOK_EVERY } else { FIRST_LOOK_EVERY }).await;
         }
     }
 

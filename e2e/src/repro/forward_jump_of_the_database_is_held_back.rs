@@ -39,10 +39,11 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Seen> {
     if !wrong.is_empty() {
         return Ok(Seen::Broken(wrong.join("; ")));
     }
-    let third = start(driftq, &directory, &database, "third").await?;
-    for node in [&first, &second, &third] {
+    for node in [&first, &second] {
         until_held(node, true).await?;
     }
+    let third = start(driftq, &directory, &database, "third").await?;
+    until_held(&third, true).await?;
     first.stop().await?;
     let known_elsewhere = known(&third.api()?).await?;
     if known_elsewhere < TOPICS {
