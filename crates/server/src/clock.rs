@@ -161,8 +161,8 @@ impl ClockWatch {
     pub(crate) async fn run(mut self) {
         loop {
             self.look().await;
-            // Until something is stored, a node that starts has nothing to compare with.
-            let is_stored = self.stored.boot.is_some();
+            // Until a time is stored, a node that starts has nothing to compare with. Without a boot id none ever is.
+            let is_stored = self.stored.boot.is_some() || boot_id().is_empty();
             tokio::time::sleep(if is_stored { LOOK_EVERY } else { FIRST_LOOK_EVERY }).await;
         }
     }

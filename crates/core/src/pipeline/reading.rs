@@ -36,7 +36,7 @@ pub(super) enum Asker {
 pub(super) struct Asking {
     /// In the order they were asked for.
     queue: VecDeque<Asker>,
-    /// Reads for dispatch that did not fit into the budget, or into a read, oldest first.
+    /// Reads for dispatch that wait for room in the budget or for a free read, oldest first.
     delayed: VecDeque<Want>,
     /// Bytes that reads for dispatch under way may bring.
     reserved: u64,
@@ -67,7 +67,7 @@ pub(super) struct Reading {
 
 impl Pipeline {
     pub(super) fn start_reads(&mut self, outputs: &mut Vec<Output>) {
-        // The last one is for commands.
+        // The last read is left to commands.
         let dispatch_max = self.config.reads_max.saturating_sub(1).max(1);
         // One answer is taken in one turn: a large one would keep everything else waiting.
         let most = self.shard.config.read_in_flight_bytes() as u64 / dispatch_max as u64;

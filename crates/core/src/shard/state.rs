@@ -77,7 +77,7 @@ pub(crate) struct Group {
     pub(crate) ready: VecDeque<ConsumerId>,
     /// Volatile: lanes that may have something to deliver right now.
     pub(crate) work: BTreeSet<Lane>,
-    /// Volatile: lanes that have something which is not in memory, and is read when others are.
+    /// Volatile: lanes whose next messages must be read, and wait because enough is being read.
     pub(crate) unread: BTreeSet<Lane>,
     /// Volatile: lanes that have something no consumer has room for.
     pub(crate) stalled: BTreeSet<Lane>,
@@ -90,7 +90,7 @@ impl Group {
         &self.cursors[lane.index()]
     }
 
-    /// Whether there may be something to deliver, and somebody who can take it.
+    /// Whether a lane may have messages and a consumer has credit.
     pub(crate) fn has_work(&self) -> bool {
         let is_idle = self.work.is_empty() && self.unread.is_empty();
         !is_idle && !self.ready.is_empty()

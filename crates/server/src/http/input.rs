@@ -103,12 +103,12 @@ impl<T: Ask> FromRequest<App> for Input<T> {
             return Err(Failure::invalid("", "the body is compressed: send it as it is"));
         }
         let read = body::read(body, app.limits.body_bytes, &app.budget, T::PURPOSE).await?;
-        let body = read.bytes.clone();
+        let body = read.bytes;
         let query = parts.uri.query().unwrap_or_default();
         let asked = match (body.is_empty(), query.is_empty()) {
             (false, true) => {
-                let parse = move || from_json(&body);
-                off_runtime::READERS.run(read.bytes.len(), parse).await??
+                let length = body.len();
+                off_runtime::READERS.run(length, move || from_json(&body)).await??
             }
             (false, false) => {
                 return Err(Failure::invalid("", "body and query at once: send one of them"));

@@ -11,9 +11,9 @@ use super::failure::Failure;
 
 /// Work on fewer bytes than this is done at once: it takes a fraction of a millisecond.
 const AT_ONCE_BYTES: usize = 256 * 1024;
-/// Threads that read, and threads that write.
+/// Threads of each kind.
 const THREADS: usize = 2;
-/// How much the threads leave to the others.
+/// Their priority, below that of everything else in this process.
 const NICE: i32 = 10;
 
 /// Reads bodies.
@@ -21,13 +21,13 @@ pub(super) static READERS: Workers = Workers(LazyLock::new(start));
 /// Writes answers. Bodies do not delay them.
 pub(super) static WRITERS: Workers = Workers(LazyLock::new(start));
 
-/// Threads for large bodies, from the first one on.
+/// Threads for large bodies, started with the first one.
 pub(super) struct Workers(LazyLock<Runtime>);
 
 fn start() -> Runtime {
     let mut threads = Builder::new_current_thread();
     threads.thread_name("large").max_blocking_threads(THREADS).on_thread_start(|| {
-        // Of this thread alone. Where it is not possible, nothing is lost but time of others.
+        // Linux changes the calling thread alone. If it fails, large bodies delay other requests as they did before.
         let _priority = rustix::process::nice(NICE);
     });
     threads.build().expect("the system has threads")

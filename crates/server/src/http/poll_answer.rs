@@ -35,7 +35,7 @@ impl PollAnswer {
     }
 }
 
-/// Dropped, the deliveries go back.
+/// However else it ends, the deliveries go back.
 async fn give_back_unless_taken(mut left: watch::Receiver<usize>, unconfirmed: Unconfirmed) {
     while let Ok(Ok(())) = timeout(unconfirmed.patience, left.changed()).await {
         if *left.borrow_and_update() == 0 {

@@ -1,4 +1,4 @@
-//! Answers that a client of HTTP/2 does not read: what is in them counts as shown to nobody.
+//! A client of HTTP/2 does not read its answer: the messages in it count no attempt.
 
 use std::time::Duration;
 

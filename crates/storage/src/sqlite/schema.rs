@@ -32,7 +32,7 @@ const BUSY_MS: u32 = 5_000;
 /// The one connection that writes. Makes the tables where there are none.
 pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     let mut connection = Connection::open(path)?;
-    prepare(&connection)?;
+    configure(&connection)?;
     check(&connection, path)?;
     connection.pragma_update(None, "journal_mode", "wal")?;
     connection.pragma_update(None, "synchronous", "full")?;
@@ -59,14 +59,14 @@ pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
 pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    prepare(&connection)?;
+    configure(&connection)?;
     check(&connection, path)?;
     connection.pragma_update(None, "cache_size", -8_192)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(connection)
 }
 
-fn prepare(connection: &Connection) -> Result<(), OpenError> {
+fn configure(connection: &Connection) -> Result<(), OpenError> {
     connection.busy_timeout(std::time::Duration::from_millis(u64::from(BUSY_MS)))?;
     // Without it SQLite compiles a statement again when a parameter that its planner looked at is bound: a fifth of
     // the writer's time.
