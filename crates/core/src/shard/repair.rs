@@ -180,6 +180,7 @@ impl Shard {
             Err(refusal) => return Err(refusal),
         }
         self.end(held, End::Purged, changes);
+        self.remember_ack(now, held, changes);
         Ok(())
     }
 

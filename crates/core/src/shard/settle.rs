@@ -81,12 +81,7 @@ impl Shard {
     ) -> Result<(), Rejection> {
         self.end_effects(now, held, effects, changes)?;
         self.end(held, End::Acked, changes);
-        let settings = &held.topic.settings;
-        if !tombstone::is_plain(now, held.entry, settings) {
-            let Held { group, lane, offset, entry, .. } = *held;
-            let ended = Ended::Acked;
-            self.bury_under(now, settings, group, lane, offset, entry.attempt, ended, changes);
-        }
+        self.remember_ack(now, held, changes);
         Ok(())
     }
 

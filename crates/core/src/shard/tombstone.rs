@@ -10,6 +10,7 @@ use crate::pack;
 use crate::pipeline::found::Found;
 use crate::row::{Key, RecordKind};
 use crate::settings::Settings;
+use crate::shard::settle::Held;
 use crate::shard::{Group, Refusal, Shard};
 use crate::time::Timestamp;
 
@@ -62,11 +63,21 @@ pub(super) fn find(
 
 /// Whether an ack of this entry needs no tombstone: a late question will find nothing, and nothing
 /// means "acked at once".
-pub(super) fn is_plain(now: Timestamp, entry: &Entry, settings: &Settings) -> bool {
+fn is_plain(now: Timestamp, entry: &Entry, settings: &Settings) -> bool {
     entry.attempt == 1 && now.since(entry.first_at) <= settings.tombstone_ms() / 2
 }
 
 impl Shard {
+    /// An entry is closed whose late acks find a settled message: only those of its last attempt are done.
+    pub(super) fn remember_ack(&self, now: Timestamp, held: &Held<'_>, changes: &mut Vec<Change>) {
+        let Held { topic, group, lane, offset, entry } = *held;
+        let settings = &topic.settings;
+        if !is_plain(now, entry, settings) {
+            let ended = Ended::Acked;
+            self.bury_under(now, settings, group, lane, offset, entry.attempt, ended, changes);
+        }
+    }
+
     #[expect(clippy::too_many_arguments, reason = "a tombstone is all of these")]
     pub(super) fn bury_under(
         &self,

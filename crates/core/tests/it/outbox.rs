@@ -295,3 +295,53 @@ fn what_a_dead_letter_brought_forth_and_nobody_takes_lies_beside_it() {
         "#]],
     );
 }
+
+/// No topic has accepted its key as new, so that an outcome of before is its outcome too.
+#[test]
+fn an_undeliverable_message_is_no_new_effect_of_its_key() {
+    check_on(
+        1,
+        2,
+        expect![[r#"
+            0s topic orders 1
+                created
+            0s produce orders a
+                stored 0:0
+            0s produce orders b
+                stored 0:1
+            0s join a orders/biller lease=10s credit=2 owner=w1
+                joined
+                a gets orders/biller 0:0.1 "a" spent 1 until 10s
+                a gets orders/biller 0:1.1 "b" spent 1 until 10s
+            1s commit orders/biller 0:0.1 produce="receipts r idem=k"
+                committed, receipts queued
+                outbox 0: 0 receipts "r"
+                orders/biller 0:0 acked
+                sends to 0: 1 from 0
+            2s arrived 0 through=0 refused="no such topic"
+                ok
+                dead letter 0:0 undeliverable after 0 of biller, "no such topic"
+            3s join u dlq.orders/undertaker credit=2
+                joined
+                u gets dlq.orders/undertaker 0:0.1 "r" spent 1 until 33s
+            3s begin-under dlq.orders/undertaker 0:0.1 key=k on=park
+                EXECUTE: effect/dlq.orders/undertaker k.1 IN_PROGRESS until 33s
+            4s finish effect/dlq.orders/undertaker k.1 succeeded result=1
+                effect/dlq.orders/undertaker k.1 SUCCEEDED result 1
+            5s ack dlq.orders/undertaker 0:0.1
+                ok
+                dlq.orders/undertaker 0:0 acked
+            6s commit orders/biller 0:1.1 produce="receipts s idem=k"
+                committed, receipts queued
+                outbox 0: 1 receipts "s"
+                orders/biller 0:1 acked
+                sends to 0: 1 from 1
+            7s arrived 0 through=1 refused="no such topic"
+                ok
+                dead letter 0:1 undeliverable after 0 of biller, "no such topic"
+                u gets dlq.orders/undertaker 0:1.1 "s" spent 1 until 37s
+            8s begin-under dlq.orders/undertaker 0:1.1 key=k on=park
+                REPLAY: effect/dlq.orders/undertaker k.1 SUCCEEDED result 1
+        "#]],
+    );
+}

@@ -7,7 +7,7 @@ use crate::command::{
 use crate::effect::{EffectName, EffectRow, EffectState, Outcome, Scope, Under, check_key};
 use crate::id::{MessageId, Text};
 use crate::limits::{EFFECTS_MAX, NONCE_CHARS_MAX, PARKED_RETRY_MS, REQUEST_HASH_CHARS_MAX};
-use crate::message::Message;
+use crate::message::{DeathReason, Message};
 use crate::pack::effect_hash;
 use crate::pipeline::found::Found;
 use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
@@ -385,10 +385,13 @@ fn no_policy() -> Rejection {
     Rejection::invalid("on_doubt", why)
 }
 
-/// When the key of an effect was accepted as new, if it is the key of its message.
+/// When the key of an effect was accepted as new, if it is the key of its message. No topic has accepted the key of an
+/// undeliverable message.
 pub(super) fn accepted_at(name: &EffectName, message: &Message) -> Option<Timestamp> {
     let is_its_own = message.envelope.idempotency_key.as_ref() == Some(&name.key);
-    is_its_own.then_some(message.produced_at)
+    let death = message.death.as_ref();
+    let is_accepted = death.is_none_or(|death| death.reason != DeathReason::Undeliverable);
+    (is_its_own && is_accepted).then_some(message.produced_at)
 }
 
 /// A key is free again before the last outcome under it is forgotten, for that begins its time later. Whoever

@@ -374,3 +374,35 @@ fn a_delivery_of_a_purged_message_is_over() {
             next 3 of 3, committed 1, backlog 1, leased 0, waiting 1 (first 1894s), nothing_new
     "#]]);
 }
+
+#[test]
+fn an_ack_by_an_earlier_attempt_is_stale_after_a_purge_too() {
+    check(expect![[r#"
+        1s topic orders 1
+            created
+        1s produce orders m0
+            stored 0:0
+        1s join a orders/biller
+            joined
+            a gets orders/biller 0:0.1 "m0" spent 1 until 31s
+        2s bury orders/biller 0:0.1
+            ok
+            dead letter 0:0 final after 1 of biller, "nack"
+            orders/biller 0:0 dead
+        3s join u dlq.orders/undertaker credit=2
+            joined
+            u gets dlq.orders/undertaker 0:0.1 "m0" spent 1 until 33s
+        4s release dlq.orders/undertaker 0:0.1
+            ok
+            dlq.orders/undertaker 0:0 returned, due 4s
+            u gets dlq.orders/undertaker 0:0.2 "m0" spent 1 until 34s
+        6s purge orders 0:0
+            purged 1
+            dlq.orders/undertaker 0:0 purged
+            dead letter 0:0 is gone
+        7s ack dlq.orders/undertaker 0:0.1
+            stale: settled
+        7s ack dlq.orders/undertaker 0:0.2
+            ok
+    "#]]);
+}
