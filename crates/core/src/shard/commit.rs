@@ -54,6 +54,10 @@ fn record_hash(token: &LeaseToken) -> Hash16 {
     }
 }
 
+fn record_key(token: &LeaseToken) -> Key {
+    Key::Record { kind: RecordKind::Commit, hash: record_hash(token) }
+}
+
 impl Shard {
     /// Everything at once, as far as it can be told: each round of reading costs a commit's time.
     pub(super) fn commit_reads(&self, commit: &Commit) -> Reads {
@@ -62,11 +66,15 @@ impl Shard {
         }
         let Commit { token, effects, produce, .. } = commit;
         let LeaseToken { topic, lane, offset, generation, group, .. } = *token;
-        let mut reads: Reads = Vec::new();
         let entry = self.groups.get(&group).and_then(|group| {
             group.cursors.get(lane.index()).and_then(|cursor| cursor.open.get(offset))
         });
-        if entry.is_some_and(|open| open.entry.begun > 0) {
+        let Some(open) = entry else {
+            // Probably a repeat. What the first one needed may be damaged since.
+            return vec![Lookup::Row(record_key(token))];
+        };
+        let mut reads: Reads = Vec::new();
+        if open.entry.begun > 0 {
             reads.push(Lookup::Held { generation, lane, offset });
             reads.extend(effects.iter().map(|finish| ledger::record_lookup(finish.token.hash)));
         }
@@ -160,8 +168,7 @@ impl Shard {
         otherwise: Rejection,
         found: &Found<'_>,
     ) -> Decided {
-        let key = Key::Record { kind: RecordKind::Commit, hash: record_hash(&commit.token) };
-        let record = found.row(key)?.map(pack::open::<CommitRecord>).transpose()?;
+        let record = found.row(record_key(&commit.token))?.map(pack::open::<CommitRecord>).transpose()?;
         let is_this = |record: &CommitRecord| {
             record.attempt == attempt(&commit.token) && now < record.expires
         };

@@ -275,3 +275,25 @@ fn a_missing_owner_costs_its_name_and_nothing_else() {
             orders/biller 0:1 acked
     "#]]);
 }
+
+#[test]
+fn a_commit_is_answered_again_where_its_message_is_damaged() {
+    check(expect![[r#"
+        0s topic orders 1
+            created
+        0s produce orders a
+            stored 0:0
+        0s join a orders/biller lease=10s credit=1 owner=w1
+            joined
+            a gets orders/biller 0:0.1 "a" spent 1 until 10s
+        1s commit orders/biller 0:0.1 produce="orders b"
+            committed, orders 0:1
+            orders/biller 0:0 acked
+            a gets orders/biller 0:1.1 "b" spent 1 until 11s
+        2s crash and damage page 0
+        3s commit orders/biller 0:0.1 produce="orders b"
+            committed before, orders 0:1
+        3s commit orders/biller 0:0.1 produce="orders c"
+            refused: this delivery was committed with other content
+    "#]]);
+}
