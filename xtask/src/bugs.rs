@@ -133,17 +133,16 @@ impl Copy {
     fn cargo(&self, arguments: &[&str]) -> Command {
         let mut cargo = Command::new("cargo");
         cargo.current_dir(&self.at).env("CARGO_TARGET_DIR", &self.build).args(arguments);
-        // A patch is a few lines: what it does not touch is not compiled again.
-        cargo.env("RUST_BACKTRACE", "0").env("CARGO_INCREMENTAL", "1");
+        cargo.env("RUST_BACKTRACE", "0");
         cargo
     }
 
     /// The simulator of the copy.
     fn sim(&self, arguments: &[&str]) -> anyhow::Result<Command> {
-        let build = ["build", "--quiet", "--profile", "sim", "-p", "driftq-sim", "--bin", "sim"];
+        let build = ["build", "--quiet", "--profile", "bugs", "-p", "driftq-sim", "--bin", "sim"];
         let status = self.cargo(&build).status()?;
         ensure!(status.success(), "the tree does not compile with this patch");
-        let mut sim = Command::new(self.build.join("sim").join("sim"));
+        let mut sim = Command::new(self.build.join("bugs").join("sim"));
         sim.args(arguments).env("RUST_BACKTRACE", "0");
         sim.stderr(std::process::Stdio::null());
         Ok(sim)
