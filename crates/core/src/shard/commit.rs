@@ -168,7 +168,8 @@ impl Shard {
         otherwise: Rejection,
         found: &Found<'_>,
     ) -> Decided {
-        let record = found.row(record_key(&commit.token))?.map(pack::open::<CommitRecord>).transpose()?;
+        let row = found.row(record_key(&commit.token))?;
+        let record = row.map(pack::open::<CommitRecord>).transpose()?;
         let is_this = |record: &CommitRecord| {
             record.attempt == attempt(&commit.token) && now < record.expires
         };
