@@ -246,8 +246,9 @@ impl<'a> Model<'_, 'a> {
                     let at = lane.stored.get(usize::try_from(offset).ok()?)?;
                     Some(self.messages[*at]?.at)
                 };
+                // What was before it may have been trimmed in the same batch.
                 let is_first =
-                    offset <= first || stored_at(offset - 1).is_none_or(|stored| stored < at);
+                    offset <= lane.first || stored_at(offset - 1).is_none_or(|stored| stored < at);
                 // Where a page is missing, it is unknown when its messages were stored.
                 let lane = self.story.places.cursors.key(cursor).1;
                 let is_damaged = self.story.corrupted.iter().any(|(_, of, _)| *of == lane);
