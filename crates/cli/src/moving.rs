@@ -47,7 +47,7 @@ impl Restored {
 Examples:
   driftq copy --data ./data --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
 
-Stop the server first, and never start it on the directory again: tokens of both would be taken by both.")]
+Stop the server first. After the copy no server starts on the directory: its tokens are valid in the database.")]
 pub(crate) struct CopyTo {
     /// The data directory
     #[arg(long, value_name = "DIR")]
@@ -69,7 +69,7 @@ impl CopyTo {
         let rows = copied.iter().map(|(table, rows)| json!({ "table": table, "rows": rows }));
         let answer = json!({ "tables": rows.collect::<Vec<_>>() });
         output::list(format, &answer, "tables", &[("table", "table"), ("rows", "rows")]);
-        output::talk(format_args!("copied: never serve {} again", self.data.display()));
+        output::talk(format_args!("copied: serve the database from now on"));
         Ok(())
     }
 }

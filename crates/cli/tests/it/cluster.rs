@@ -35,9 +35,12 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         owner  1
         page  1
         topic  1
-        ! copied: never serve data again
+        ! copied: serve the database from now on
         $ driftq copy --data data
-        ! error: the database holds a storage already: give an empty one
+        ! error: the directory was copied to this database before: serve the database
+        [1]
+        $ driftq serve --data data --log error
+        ! error: data was copied to a database: serve that. To go back, delete the database and run `driftq restored --data data`; what the database accepted is then lost
         [1]
         $ driftq shard check -o ndjson | sed -E 's/"(batch|rows)":[0-9]+/"\1":SOME/g'
         {"batch":SOME,"epoch":1,"rows":SOME,"shard":0}

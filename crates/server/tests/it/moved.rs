@@ -116,7 +116,13 @@ async fn what_was_begun_on_sqlite_is_finished_on_postgresql() {
     let copied = offline::copy(directory.path(), &url, &mut |_, _| ()).await.expect("copied");
     assert!(copied["page"] > 80 && copied["record"] > 80, "{copied:?}");
     let twice = offline::copy(directory.path(), &url, &mut |_, _| ()).await.err();
-    assert!(twice.is_some_and(|twice| twice.to_string().contains("holds a storage already")));
+    assert!(twice.is_some_and(|twice| twice.to_string().contains("to this database before")));
+    assert!(
+        clock_records(&url).await.contains("clock_boot"),
+        "a jump of the clock would be followed"
+    );
+    let serve = driftq_storage::sqlite::Sqlite::open(directory.path(), None).err();
+    assert!(serve.is_some_and(|serve| serve.to_string().contains("was copied to a database")));
     let mut shards = Vec::new();
     offline::inspect(&url, None, &mut |seen| shards.push(seen)).await.expect("it is read");
     assert_eq!(shards.len(), 3);
@@ -137,6 +143,31 @@ async fn what_was_begun_on_sqlite_is_finished_on_postgresql() {
     assert_eq!(next["value"], "a2");
     let refused = offline::copy(&directory.path().join("none"), &url, &mut |_, _| ()).await.err();
     assert!(refused.is_some_and(|refused| refused.to_string().contains("holds no database")));
+}
+
+async fn clock_records(url: &str) -> String {
+    let (client, connection) =
+        tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("a server");
+    tokio::spawn(connection);
+    let names = "SELECT string_agg(name, ' ') FROM driftq.meta WHERE name LIKE 'clock_%'";
+    let names: Option<String> = client.query_one(names, &[]).await.expect("a row").get(0);
+    names.unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copied_directory_is_served_again_only_as_a_restored_one() {
+    let broker = Broker::in_directory(|_| ()).await;
+    broker.topic("t").await;
+    let directory = broker.leave_directory().await;
+    let url = database().await;
+    offline::copy(directory.path(), &url, &mut |_, _| ()).await.expect("copied");
+    let other = database().await;
+    offline::copy(directory.path(), &other, &mut |_, _| ()).await.expect("copied once more");
+    driftq_storage::sqlite::Sqlite::open(directory.path(), None).err().expect("it was copied");
+    offline::directory_restored(directory.path()).expect("restored");
+    let engine =
+        driftq_storage::sqlite::Sqlite::open(directory.path(), None).expect("it is served");
+    assert!(engine.identity().restore > 0, "tokens of before the copy would be valid in both");
 }
 
 /// While a server runs on it, and not otherwise.

@@ -2,26 +2,27 @@
 //!
 //! 1. One transaction: all of it is there, or nothing is.
 //! 2. Identity, keys, epochs and every row stay as they are: tokens, fences, ids and cursors go on working.
-//! 3. What was counted on the way out is counted again where it has come to.
+//! 3. The directory is not served any more: tokens would be valid in both places.
+//! 4. What was counted on the way out is counted again where it has come to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use driftq_core::row::{Key, Row, Table};
-use driftq_core::{BatchNo, ShardId};
+use driftq_core::{BatchNo, ClockRecord, ShardId};
 use tokio::sync::mpsc;
 use tokio_postgres::Transaction;
 use tokio_postgres::types::ToSql;
 
 use super::cells::{Form, Param, all_forms, arrays};
-use super::schema::{begin, migrate, place, put_identity, put_place, put_shards};
+use super::schema::{begin, migrate, place, put_identity, put_meta, put_place, put_shards};
 use super::session::Session;
 use super::statements::All;
 use super::target::Target;
 use super::{OpenError, check};
-use crate::Ownership;
 use crate::layout::{content_cells, key_cells, layout};
 use crate::sqlite::{self, rows::Whole};
+use crate::{EngineError, Ownership};
 
 /// Rows of one statement, and about how many bytes.
 const ROWS_MAX: usize = 1_000;
@@ -35,6 +36,12 @@ pub enum CopyError {
     From(#[from] sqlite::OpenError),
     #[error(transparent)]
     To(#[from] OpenError),
+    #[error("the directory was copied to this database before: serve the database")]
+    CopiedBefore,
+    #[error(
+        "the directory was copied, but could not be marked as copied ({0}): never serve it again"
+    )]
+    Unmarked(EngineError),
     #[error(
         "nothing was copied, try again: of {table} {read} rows were read and {found} are there"
     )]
@@ -54,8 +61,8 @@ struct Piece {
     rows: Vec<Row>,
 }
 
-/// Copies a data directory that nobody serves into a database that holds no storage. Tells `far` how many rows
-/// of which table are there, and returns that for all.
+/// Copies a data directory that nobody serves into a database that holds no storage, and marks the directory, so that no
+/// server starts on it any more. Reports the rows of each table to `far`, and returns them for all.
 pub async fn copy(
     data: &Path,
     url: &str,
@@ -68,10 +75,20 @@ pub async fn copy(
     check::durability(&session.client, &other.client).await?;
     let place = place(&session.client).await;
     let copying = begin(&mut session.client).await?;
-    if migrate(&copying).await?.is_some() {
-        return Err(OpenError::Taken.into());
+    if let Some(found) = migrate(&copying).await? {
+        if found.storage != identity.storage {
+            return Err(OpenError::Taken.into());
+        }
+        // The copy before this one may have been killed before it could.
+        from.mark_copied().await.map_err(CopyError::Unmarked)?;
+        return Err(CopyError::CopiedBefore);
     }
     put_identity(&copying, &identity).await?;
+    for name in ClockRecord::NAMES {
+        if let Some(text) = from.meta(name)? {
+            put_meta(&copying, name, &text).await?;
+        }
+    }
     put_place(&copying, place).await?;
     put_shards(&copying, &identity).await?;
     for Ownership { shard, epoch } in &shards {
@@ -79,8 +96,9 @@ pub async fn copy(
         copying.execute(put, &[&i64::from(shard.0), &epoch.0.cast_signed()]).await?;
     }
     let (send, mut read) = mpsc::channel(2);
-    // Dropped when it is done: only then may a server run on the directory.
-    let reading = tokio::task::spawn_blocking(move || read_all(&from, &shards, &send));
+    let reading = tokio::task::spawn_blocking(move || {
+        read_all(&from, &shards, &send).map(|newest| (from, newest))
+    });
     let (all, mut copied) = (All::new(), BTreeMap::new());
     while let Some(piece) = read.recv().await {
         put(&copying, &all, &piece).await?;
@@ -89,10 +107,11 @@ pub async fn copy(
         *rows += piece.rows.len() as u64;
         far(name, *rows);
     }
-    let newest =
+    let (from, newest) =
         reading.await.map_err(|_| OpenError::Damaged("the reader has stopped".to_owned()))??;
     count(&copying, &copied, &newest).await?;
     copying.commit().await?;
+    from.mark_copied().await.map_err(CopyError::Unmarked)?;
     Ok(copied)
 }
 

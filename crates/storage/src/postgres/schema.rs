@@ -111,7 +111,15 @@ pub(super) async fn put_identity(
     identity: &Identity,
 ) -> Result<(), OpenError> {
     let text = serde_json::to_string(identity).expect("plain fields");
-    making.execute(PUT, &[&"identity", &text]).await?;
+    put_meta(making, "identity", &text).await
+}
+
+pub(super) async fn put_meta(
+    making: &Transaction<'_>,
+    name: &str,
+    text: &str,
+) -> Result<(), OpenError> {
+    making.execute(PUT, &[&name, &text]).await?;
     Ok(())
 }
 
@@ -121,7 +129,7 @@ pub(super) async fn put_place(
     place: Option<String>,
 ) -> Result<(), OpenError> {
     if let Some(place) = place {
-        making.execute(PUT, &[&"place", &place]).await?;
+        put_meta(making, "place", &place).await?;
     }
     Ok(())
 }

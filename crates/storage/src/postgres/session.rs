@@ -19,6 +19,7 @@ use crate::Identity;
 const SETTINGS: &str = "
     SET search_path = driftq;
     SET synchronous_commit = 'on';
+    SET client_min_messages = warning;
     SET plan_cache_mode = force_generic_plan;
     SET enable_seqscan = off;
     SET enable_hashjoin = off;

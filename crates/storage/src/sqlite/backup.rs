@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::{Directory, OpenError, directory, read_identity, schema};
+use super::{COPIED, Directory, OpenError, directory, read_identity, schema};
 use crate::{Identity, wall_clock};
 
 /// A backup was not made.
@@ -53,16 +53,18 @@ pub fn back_up(data: &Path, to: &Path) -> Result<(), BackupError> {
 fn fill(source: &Connection, to: &Path) -> Result<(), BackupError> {
     source.execute("VACUUM INTO ?1", [to.to_string_lossy()])?;
     let copy = Connection::open(to)?;
-    let mut identity = read_identity(&copy, to)?;
-    identity.begin_again(wall_clock());
-    put_identity(&copy, &identity)?;
+    begin_again(&copy, to)?;
     Ok(())
 }
 
-fn put_identity(connection: &Connection, identity: &Identity) -> rusqlite::Result<()> {
-    let identity = serde_json::to_string(identity).expect("plain fields");
-    connection.execute("UPDATE meta SET value = ?1 WHERE name = 'identity'", [identity])?;
-    Ok(())
+/// No token or id of before is valid in the storage. So it may be served even if it was copied to a database.
+fn begin_again(connection: &Connection, path: &Path) -> Result<Identity, OpenError> {
+    let mut identity = read_identity(connection, path)?;
+    identity.begin_again(wall_clock());
+    let text = serde_json::to_string(&identity).expect("plain fields");
+    connection.execute("UPDATE meta SET value = ?1 WHERE name = 'identity'", [text])?;
+    connection.execute("DELETE FROM meta WHERE name = ?1", [COPIED])?;
+    Ok(identity)
 }
 
 /// Says that a data directory was put back from a copy that `back_up` did not make. Returns its restore
@@ -74,10 +76,8 @@ pub fn restored(data: &Path) -> Result<u32, OpenError> {
     }
     let _locked = Directory::lock(data)?;
     let mut connection = schema::writer(&database)?;
-    let mut identity = read_identity(&connection, &database)?;
-    identity.begin_again(wall_clock());
     let putting = connection.transaction()?;
-    put_identity(&putting, &identity)?;
+    let identity = begin_again(&putting, &database)?;
     let least = identity.least_epoch().cast_signed();
     putting.execute("UPDATE shard SET epoch = max(epoch + 1, ?1)", [least])?;
     putting.commit()?;

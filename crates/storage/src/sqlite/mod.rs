@@ -63,9 +63,18 @@ pub enum OpenError {
     Damaged { path: PathBuf, why: String },
     #[error("{} has {stored} shards and keeps their number: leave storage.shards out", path.display())]
     Shards { path: PathBuf, stored: u32 },
+    #[error(
+        "{0} was copied to a database: serve that. To go back, delete the database and run `driftq restored --data {0}`; \
+         what the database accepted is then lost",
+        directory.display()
+    )]
+    Copied { directory: PathBuf },
     #[error("the database cannot be opened: {0}")]
     Database(#[from] rusqlite::Error),
 }
+
+/// The name under which a directory says that it was copied to a database.
+const COPIED: &str = "copied";
 
 /// Work for a thread that has a connection.
 type Job = Box<dyn FnOnce(&mut Connection) + Send>;
@@ -86,15 +95,27 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens a data directory, making what is not there, with that many shards or one. Refused while another
-    /// process has it, and if it is there with another number.
+    /// Opens a data directory to serve it, and creates what does not exist, with that many shards or one. Fails while
+    /// another process has it, if it has another number of shards, or if it was copied to a database.
     pub fn open(path: &Path, shards: Option<u32>) -> Result<Sqlite, OpenError> {
+        Sqlite::start(path, shards, false)
+    }
+
+    /// Opens a data directory to copy it, again if need be.
+    pub(crate) fn open_to_copy(path: &Path) -> Result<Sqlite, OpenError> {
+        Sqlite::start(path, None, true)
+    }
+
+    fn start(path: &Path, shards: Option<u32>, may_be_copied: bool) -> Result<Sqlite, OpenError> {
         let directory = Arc::new(Directory::lock(path)?);
         let database = directory.database.clone();
         let mut connection = schema::writer(&database)?;
         let identity = identity(&connection, &database, shards.unwrap_or(1))?;
         if shards.is_some_and(|shards| shards != identity.shards) {
             return Err(OpenError::Shards { path: path.to_owned(), stored: identity.shards });
+        }
+        if !may_be_copied && writing::meta(&connection, COPIED)?.is_some() {
+            return Err(OpenError::Copied { directory: path.to_owned() });
         }
         let readers =
             (0..READERS).map(|_| schema::reader(&database)).collect::<Result<Vec<_>, _>>()?;

@@ -6,9 +6,9 @@ use driftq_core::row::{Row, Table};
 use driftq_core::{Epoch, ShardId};
 
 use super::cells::Line;
-use super::{OpenError, Sqlite, directory, schema};
+use super::{COPIED, OpenError, Sqlite, directory, schema, writing};
 use crate::layout::{layout, row_of};
-use crate::{Identity, Ownership};
+use crate::{Engine as _, EngineError, Identity, Ownership, wall_clock};
 
 /// A data directory that is read as a whole. No server can run on it meanwhile.
 pub(crate) struct Whole {
@@ -23,13 +23,23 @@ impl Whole {
         if !database.exists() {
             return Err(OpenError::Missing(data.to_owned()));
         }
-        let engine = Sqlite::open(data, None)?;
+        let engine = Sqlite::open_to_copy(data)?;
         let connection = schema::reader(&database)?;
         Ok(Whole { engine, connection })
     }
 
     pub(crate) fn identity(&self) -> &Identity {
         self.engine.identity()
+    }
+
+    /// What is stored under a name beside the shards.
+    pub(crate) fn meta(&self, name: &str) -> Result<Option<String>, OpenError> {
+        Ok(writing::meta(&self.connection, name)?)
+    }
+
+    /// From now on no server starts on the directory.
+    pub(crate) async fn mark_copied(&self) -> Result<(), EngineError> {
+        self.engine.put_meta(COPIED, wall_clock().to_string()).await
     }
 
     /// The last claim of each shard that was ever claimed.
