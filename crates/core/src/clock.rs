@@ -2,8 +2,7 @@
 //!
 //! 1. Time never goes back: not below the `now` stored with the last batch, not below what was
 //!    already handed out.
-//! 2. When the authority is behind, time goes on at monotonic speed from the greatest value known,
-//!    and [`Clock::lead_ms`] says by how much it leads.
+//! 2. When the authority is behind, time goes on at monotonic speed from the greatest value known.
 //!
 //! Samples come through the process's [`JumpGuard`](crate::JumpGuard), which holds back long forward jumps.
 
@@ -15,14 +14,12 @@ pub struct Clock {
     /// `now` at `anchor_ms` of the monotonic clock.
     now: Timestamp,
     anchor_ms: u64,
-    /// The authority at the same moment; never ahead of `now`.
-    authority: Timestamp,
 }
 
 impl Clock {
     /// Starts at `authority`, but not below `floor`, the `now` of the last stored batch.
     pub fn new(floor: Timestamp, authority: Timestamp, monotonic_ms: u64) -> Clock {
-        Clock { now: floor.max(authority), anchor_ms: monotonic_ms, authority }
+        Clock { now: floor.max(authority), anchor_ms: monotonic_ms }
     }
 
     /// The time at `monotonic_ms`.
@@ -36,12 +33,6 @@ impl Clock {
         let carried = self.now(monotonic_ms);
         self.now = carried.max(authority);
         self.anchor_ms = monotonic_ms.max(self.anchor_ms);
-        self.authority = authority;
-    }
-
-    /// How far `now` is ahead of the authority since the last sample.
-    pub fn lead_ms(&self) -> u64 {
-        self.now.since(self.authority)
     }
 }
 
@@ -56,7 +47,6 @@ mod tests {
         assert_eq!(clock.now(400), Timestamp(5_300));
         clock.sample(Timestamp(2_000), 1_100);
         assert_eq!(clock.now(1_100), Timestamp(6_000));
-        assert_eq!(clock.lead_ms(), 4_000);
     }
 
     #[test]
@@ -64,6 +54,5 @@ mod tests {
         let mut clock = Clock::new(Timestamp(0), Timestamp(1_000), 0);
         clock.sample(Timestamp(90_000), 500);
         assert_eq!(clock.now(600), Timestamp(90_100));
-        assert_eq!(clock.lead_ms(), 0);
     }
 }

@@ -134,8 +134,9 @@ pub struct JumpGuard {
     /// The believed time at `anchor_ms` of the boot clock; `None` before the first sample.
     believed: Option<Timestamp>,
     anchor_ms: u64,
-    /// The last sample.
+    /// The last sample, and the boot clock then.
     authority: Timestamp,
+    sampled_ms: u64,
     /// Before the first sample: the jump that another process holds back.
     held: Option<HeldJump>,
 }
@@ -149,6 +150,7 @@ impl JumpGuard {
             believed: None,
             anchor_ms: boot_ms,
             authority: Timestamp(0),
+            sampled_ms: boot_ms,
             held: None,
         };
         let boot = stored.boot.as_ref();
@@ -180,7 +182,7 @@ impl JumpGuard {
     /// The authority read `authority` at `boot_ms`. Returns the time to use instead, which is the same unless a jump
     /// is held back.
     pub fn sample(&mut self, authority: Timestamp, boot_ms: u64) -> Timestamp {
-        self.authority = authority;
+        (self.authority, self.sampled_ms) = (authority, boot_ms);
         let expected = match self.expected(boot_ms) {
             Some(expected) => expected,
             None => self.first(authority),
@@ -208,6 +210,12 @@ impl JumpGuard {
     /// The jump that is held back.
     pub fn held(&self) -> Option<HeldJump> {
         self.held.filter(|_| self.believed.is_some())
+    }
+
+    /// How far the authority is behind the believed time.
+    pub fn behind_ms(&self, boot_ms: u64) -> u64 {
+        let authority = self.authority.after(boot_ms.saturating_sub(self.sampled_ms));
+        self.expected(boot_ms).map_or(0, |expected| expected.since(authority))
     }
 
     /// The time of the authority to confirm, if a jump is held back.
@@ -320,6 +328,19 @@ mod tests {
         guard.sample(Timestamp(NOW + DAY), 10);
         assert_eq!(guard.sample(Timestamp(NOW + 25), 20), Timestamp(NOW + 25));
         assert_eq!(guard.held(), None);
+    }
+
+    #[test]
+    fn a_clock_is_behind_until_it_is_set_right() {
+        let mut guard = guard(&StoredClock::default(), 0);
+        guard.sample(Timestamp(NOW), 0);
+        assert_eq!(guard.behind_ms(500), 0);
+        guard.floor(Timestamp(NOW + 180_000), 500);
+        assert_eq!(guard.behind_ms(500), 179_500);
+        guard.sample(Timestamp(NOW + 1_000), 1_000);
+        assert_eq!(guard.behind_ms(2_000), 179_500);
+        guard.sample(Timestamp(NOW + 183_000), 3_000);
+        assert_eq!(guard.behind_ms(4_000), 0);
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl NodeClock {
         self.guard().held()
     }
 
+    /// How far the authority is behind the believed time.
+    pub(crate) fn behind_ms(&self) -> u64 {
+        self.guard().behind_ms(self.boot_ms())
+    }
+
     /// Follows the jump that is held back, and has other nodes follow it. None: there is no such jump.
     pub(crate) async fn confirm(&self) -> Result<Option<HeldJump>, EngineError> {
         let (held, record) = {

@@ -68,6 +68,7 @@ const HELP: &[(&str, &str)] = &[
     ("driftq_shard_commit_ms_total", "Milliseconds until those batches were durable, together."),
     ("driftq_storage_free_bytes", "Bytes that can still be written to the data directory."),
     ("driftq_clock_ahead_seconds", "Forward jump of the clock that is not followed, else 0."),
+    ("driftq_clock_behind_seconds", "How far the clock is behind the time of the server, else 0."),
     (
         "driftq_clock_unchecked_total",
         "Starts that could not compare the clock with an earlier one.",
@@ -359,6 +360,7 @@ pub(crate) struct Now {
     pub(crate) is_ready: bool,
     /// The forward jump of the clock that is not followed.
     pub(crate) clock_ahead_ms: u64,
+    pub(crate) clock_behind_ms: u64,
     /// Empty while the shard does not answer.
     pub(crate) topics: Vec<TopicView>,
     pub(crate) groups: Vec<GroupView>,
@@ -375,6 +377,7 @@ impl Now {
         };
         gauge("driftq_ready", &[], f64::from(u8::from(self.is_ready)));
         gauge("driftq_clock_ahead_seconds", &[], self.clock_ahead_ms as f64 / 1_000.0);
+        gauge("driftq_clock_behind_seconds", &[], self.clock_behind_ms as f64 / 1_000.0);
         if let Some(bytes) = room {
             gauge("driftq_storage_free_bytes", &[], bytes as f64);
         }

@@ -33,7 +33,7 @@ pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusC
         true => (StatusCode::OK, "ready"),
         false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
     };
-    reasons.extend(warning(&app));
+    reasons.extend(warnings(&app));
     (code, Json(Health { status, reasons }))
 }
 
@@ -49,9 +49,16 @@ fn reasons(app: &App) -> Vec<String> {
     reasons
 }
 
-/// What needs a person, though requests are taken.
-fn warning(app: &App) -> Option<String> {
-    app.clock.held().map(|held| format!("clock: {}", clock::says(held)))
+/// What needs a person, though requests are served.
+fn warnings(app: &App) -> Vec<String> {
+    const BEHIND_MS_MAX: u64 = 60_000;
+    let held = app.clock.held().map(|held| format!("clock: {}", clock::says(held)));
+    let behind_ms = app.clock.behind_ms();
+    let behind = (behind_ms > BEHIND_MS_MAX).then(|| {
+        let behind_s = behind_ms / 1_000;
+        format!("clock: {behind_s} s behind the stored time, which goes on; if the clock is wrong, set it right")
+    });
+    held.into_iter().chain(behind).collect()
 }
 
 /// What an SDK may ask before it sends.
@@ -86,12 +93,13 @@ pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String
     let is_ready = reasons(&app).is_empty();
     let at = app.clock.now();
     let clock_ahead_ms = app.clock.held().map_or(0, |held| held.ahead_ms);
+    let clock_behind_ms = app.clock.behind_ms();
     let (topics, groups) = match is_ready {
         true => shown(&app).await.unwrap_or_default(),
         false => Default::default(),
     };
     let shards = app.node.counted();
-    app.metrics.page(&Now { at, is_ready, clock_ahead_ms, topics, groups, shards })
+    app.metrics.page(&Now { at, is_ready, clock_ahead_ms, clock_behind_ms, topics, groups, shards })
 }
 
 async fn shown(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), Failure> {

@@ -383,8 +383,7 @@ impl Node {
     /// What the shards have done that are served here now.
     pub(crate) fn counted(&self) -> Vec<Counted> {
         let all = (0..).zip(&*self.statuses).zip(&*self.numbers);
-        let served =
-            all.filter(|((_, status), _)| matches!(*status.borrow(), Status::Serving { .. }));
+        let served = all.filter(|((_, status), _)| *status.borrow() == Status::Serving);
         served.map(|((shard, _), numbers)| numbers.of(shard)).collect()
     }
 

@@ -264,7 +264,7 @@ impl<'a> Serving<'a> {
     }
 
     async fn run(mut self, task: &mut ShardTask) -> Over {
-        task.status.send_replace(Status::Serving { lead_ms: self.clock.lead_ms() });
+        task.status.send_replace(Status::Serving);
         let mut mail = Vec::new();
         let mut is_stopping = false;
         loop {

@@ -5,11 +5,8 @@
 pub enum Status {
     /// It is being recovered.
     Starting,
-    /// It answers. Its clock leads the authority by so much.
-    Serving {
-        /// By how many milliseconds.
-        lead_ms: u64,
-    },
+    /// It answers.
+    Serving,
     /// Another node serves it, or will.
     Elsewhere,
     /// Another node has the address of this one, which takes no shards.
@@ -27,26 +24,19 @@ impl Status {
     pub(super) fn worse(self, other: Status) -> Status {
         match (self, other) {
             (one, Status::Elsewhere) => one,
-            (Status::Serving { lead_ms: one }, Status::Serving { lead_ms: other }) => {
-                Status::Serving { lead_ms: one.max(other) }
-            }
-            (Status::Elsewhere | Status::Serving { .. }, worse) | (worse, _) => worse,
+            (Status::Elsewhere | Status::Serving, worse) | (worse, _) => worse,
         }
     }
 
     /// Why a client should go elsewhere, if it should.
     pub fn reason(&self) -> Option<String> {
-        const LEAD_MS_MAX: u64 = 60_000;
         match self {
             Status::Starting => {
                 let says = "starting: shards are being recovered, or the database is not reached or \
                             another by now; the log says which";
                 Some(says.to_owned())
             }
-            Status::Serving { lead_ms } if *lead_ms > LEAD_MS_MAX => {
-                Some(format!("clock: {} s behind what was stored; set it right", lead_ms / 1_000))
-            }
-            Status::Serving { .. } | Status::Elsewhere => None,
+            Status::Serving | Status::Elsewhere => None,
             Status::Beside => {
                 Some("shards: another node is at this address: set cluster.advertise".to_owned())
             }

@@ -16,6 +16,11 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// A server on a directory where a process of this boot left a time that the clock has jumped ahead of.
 async fn after_a_jump_of(ms: u64) -> Broker {
+    after_a_process_at(Timestamp(wall_clock().0 - ms)).await
+}
+
+/// A server on a directory where a process of this boot had the time `now` until a moment ago.
+async fn after_a_process_at(now: Timestamp) -> Broker {
     Broker::in_directory(|config| {
         let EngineConfig::Sqlite(directory) = &config.engine else { panic!("it is a directory") };
         let engine = Sqlite::open(directory, config.shards).expect("it opens");
@@ -25,7 +30,7 @@ async fn after_a_jump_of(ms: u64) -> Broker {
         let record = ClockRecord::Boot(BootRecord {
             boot_id: boot_id.trim().to_owned(),
             boot_ms: (seconds * 1_000.0) as u64,
-            now: Timestamp(wall_clock().0 - ms),
+            now,
         });
         wait(engine.put_meta(record.name(), record.text())).expect("it is stored");
     })
@@ -65,6 +70,17 @@ async fn a_jump_while_no_process_ran_is_held_back_until_it_is_confirmed() {
     assert_eq!(broker.get("/v1/readyz").await.is(200), json!({ "status": "ready" }));
     let broker = broker.restart().await;
     assert_eq!(broker.get("/v1/readyz").await.is(200), json!({ "status": "ready" }));
+}
+
+#[tokio::test]
+async fn a_clock_behind_the_stored_time_is_reported_and_stops_nothing() {
+    let broker = after_a_process_at(wall_clock().after(180_000)).await;
+    broker.topic("t").await;
+    broker.produce("t", "x").await;
+    let ready = broker.get("/v1/readyz").await.is(200);
+    assert_eq!(ready["status"], "ready");
+    let reason = ready["reasons"][0].as_str().unwrap_or_default();
+    assert!(reason.starts_with("clock: 1") && reason.contains("s behind"), "{ready}");
 }
 
 #[tokio::test]
