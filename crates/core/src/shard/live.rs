@@ -15,14 +15,19 @@ impl Shard {
     pub(crate) fn note(&mut self, note: &Note) {
         match note {
             Note::Joined { consumer, group, owner, lease_ms, credit, credit_bytes, peer } => {
+                // A join that arrives twice keeps what the consumer holds.
+                let before = self.forget_consumer(*consumer);
+                let before = before.filter(|before| before.group == *group);
+                let (held, held_bytes) =
+                    before.map_or((0, 0), |before| (before.held, before.held_bytes));
                 let joined = Consumer {
                     group: *group,
                     owner: *owner,
                     lease_ms: *lease_ms,
                     credit: *credit,
                     credit_bytes: *credit_bytes,
-                    held: 0,
-                    held_bytes: 0,
+                    held,
+                    held_bytes,
                     is_answered: false,
                     queued: false,
                     peer: peer.clone(),
@@ -38,7 +43,7 @@ impl Shard {
                 self.enqueue(*consumer);
                 self.plan_idle(*group);
             }
-            Note::Left(consumer) => self.forget_consumer(*consumer),
+            Note::Left(consumer) => drop(self.forget_consumer(*consumer)),
             Note::Turned { group, turns } => self.turn(*group, *turns),
             Note::Visited { group, lane, more, stalled, fresh } => {
                 let Some(of) = self.groups.get_mut(group) else { return };
@@ -198,16 +203,15 @@ impl Shard {
         }
     }
 
-    pub(super) fn forget_consumer(&mut self, id: ConsumerId) {
-        let Some(consumer) = self.live.consumers.remove(&id) else {
-            return;
-        };
+    pub(super) fn forget_consumer(&mut self, id: ConsumerId) -> Option<Consumer> {
+        let consumer = self.live.consumers.remove(&id)?;
         self.owners.count(consumer.owner, 0, -1);
         if let Some(group) = self.groups.get_mut(&consumer.group) {
             group.consumers.remove(&id);
             group.seen = self.now;
             group.ready.retain(|&other| other != id);
         }
+        Some(consumer)
     }
 
     /// Messages that a read brought.

@@ -381,3 +381,19 @@ fn a_page_that_nobody_needs_any_more_may_be_gone_when_its_read_returns() {
     held.settle();
     assert_eq!(held.damaged, []);
 }
+
+/// A node that does not know whether a join arrived may send it again.
+#[test]
+fn a_join_that_arrives_twice_keeps_what_the_consumer_holds() {
+    let mut held = Held::new();
+    held.ask(topic(1, SettingsPatch::default())).expect("a topic");
+    for value in ["m0", "m1", "m2"] {
+        held.ask(produce(value)).expect("stored");
+    }
+    held.ask(join(1, "biller", 2, 30_000)).expect("joined");
+    held.ask(join(1, "biller", 2, 30_000)).expect("joined again");
+    assert_eq!(held.deliveries.len(), 2, "its credit is used up");
+    let token = held.deliveries[0].1.token.clone();
+    held.ask(ack(&token)).expect("acked");
+    assert_eq!(held.deliveries.len(), 3, "there is room for one");
+}
