@@ -64,7 +64,11 @@ pub(crate) enum Task {
     PauseForAWhile,
     ReadPointer,
     Chain(ShardId),
-    Audit(u64, u64),
+    Audit {
+        from: u64,
+        to: u64,
+        restore: u32,
+    },
     Repair(Damage),
 }
 
@@ -361,7 +365,7 @@ impl World {
             | Task::PauseForAWhile
             | Task::ReadPointer
             | Task::Chain(_)
-            | Task::Audit(..)) => self.operator_heard(client, task, outcome),
+            | Task::Audit { .. }) => self.operator_heard(client, task, outcome),
         }
     }
 

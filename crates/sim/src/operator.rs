@@ -254,7 +254,8 @@ impl World {
     fn read_chain(&mut self, client: usize, shard: ShardId, to: u64) {
         let from = to.saturating_sub(self.rng.u64(0..20)).max(1);
         let read = ReadAudit { shard, namespace: "default".into(), from, to };
-        self.begin(client, Task::Audit(from, to), Op::Look, Command::ReadAudit(Box::new(read)));
+        let task = Task::Audit { from, to, restore: self.restore };
+        self.begin(client, task, Op::Look, Command::ReadAudit(Box::new(read)));
     }
 
     /// An operator hears of one of these.
@@ -298,11 +299,13 @@ impl World {
             (Task::Chain(shard), Outcome::Done(Reply::Chain(tip))) if tip.seq > 0 => {
                 self.read_chain(client, shard, tip.seq);
             }
-            (Task::Audit(from, to), Outcome::Done(Reply::Audit(slice))) => {
+            (Task::Audit { from, to, restore }, Outcome::Done(Reply::Audit(slice))) => {
                 self.stats.saw("audit read");
                 let seqs = slice.records.iter().map(|(_, tip)| tip.seq);
-                // What was shown as the tip is durable, so nothing up to it may be missing.
-                self.gaps += u64::from(!seqs.eq(from..=to) && slice.next.is_none());
+                // What was shown as the tip is durable, so nothing up to it may be missing, unless the storage was
+                // restored since.
+                let is_gap = restore == self.restore && slice.next.is_none() && !seqs.eq(from..=to);
+                self.gaps += u64::from(is_gap);
             }
             (_, _) => {}
         }
