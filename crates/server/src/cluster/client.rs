@@ -1,8 +1,11 @@
 //! What this node asks others: commands for shards that they serve.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::error::Error as _;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
@@ -29,6 +32,8 @@ const LEAVE_AGAIN: Duration = Duration::from_millis(200);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// What is not answered by then is unknown.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Between two log lines about a peer that takes no connection.
+const UNREACHABLE_EVERY: Duration = Duration::from_secs(10);
 /// A connection on which nothing comes for so long is asked whether it lives, and has as long to say so.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
@@ -47,6 +52,8 @@ pub(crate) struct Client {
     /// Consumers stay for long: they must not take the places of calls.
     joins: reqwest::Client,
     secret: Arc<str>,
+    /// When the log last named each peer that takes no connection.
+    unreachable: Arc<Mutex<HashMap<Text, Instant>>>,
 }
 
 impl Client {
@@ -61,7 +68,7 @@ impl Client {
                 .no_proxy();
             http.build().expect("it needs nothing of the system")
         };
-        Client { calls: http(), joins: http(), secret }
+        Client { calls: http(), joins: http(), secret, unreachable: Arc::default() }
     }
 
     async fn post(&self, what: &str, to: &There, body: Vec<u8>) -> Result<reqwest::Response, Lost> {
@@ -75,7 +82,10 @@ impl Client {
         let sent = tokio::time::timeout(ANSWER_TIMEOUT, request.send()).await;
         let response = match sent {
             // Nobody was there to take it.
-            Ok(Err(error)) if error.is_connect() => return Err(Lost::NotServing),
+            Ok(Err(error)) if error.is_connect() => {
+                self.report_unreachable(&to.address, &error);
+                return Err(Lost::NotServing);
+            }
             Ok(Err(_)) | Err(_) => return Err(Lost::Unknown),
             Ok(Ok(response)) => response,
         };
@@ -84,6 +94,17 @@ impl Client {
             StatusCode::CONFLICT => Err(Lost::NotServing),
             StatusCode::TOO_MANY_REQUESTS => Err(Lost::Overloaded),
             _ => Err(Lost::Unknown),
+        }
+    }
+
+    /// Without this line, an address that other nodes cannot reach shows only in their answers to clients.
+    fn report_unreachable(&self, peer: &Text, error: &reqwest::Error) {
+        let mut unreachable = self.unreachable.lock().unwrap_or_else(|error| error.into_inner());
+        unreachable.retain(|_, at| at.elapsed() < UNREACHABLE_EVERY);
+        if let Entry::Vacant(first) = unreachable.entry(peer.clone()) {
+            first.insert(Instant::now());
+            let error = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+            tracing::warn!(%peer, error, "a node cannot be reached: check its cluster.advertise, and the network");
         }
     }
 
