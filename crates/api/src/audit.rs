@@ -4,7 +4,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::schema::{Accepted, ChainHash, EffectKey, EffectState, ScopeName, Tenant};
+use crate::schema::{Accepted, ChainHash, EffectKey, ScopeName, Tenant};
+use crate::words::EffectState;
 
 /// `GET /v1/audit`.
 #[derive(Debug, Serialize, ToSchema)]

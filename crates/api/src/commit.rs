@@ -8,8 +8,9 @@ use crate::effect::Finish;
 use crate::limits::{COMMIT_EFFECTS_MAX, COMMIT_MESSAGES_MAX, COMMIT_POINTERS_MAX};
 use crate::message::{Produce, Receipt};
 use crate::pointer::SetPointer;
-use crate::schema::{AnyJson, CommitSettle, CommittedStatus, LeaseToken, QueuedStatus, TopicName};
+use crate::schema::{AnyJson, CommittedStatus, LeaseToken, QueuedStatus, TopicName};
 use crate::strict::objects;
+use crate::words::CommitSettle;
 
 /// `POST /v1/commit`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -18,8 +19,8 @@ use crate::strict::objects;
 pub struct Commit {
     #[schema(value_type = LeaseToken)]
     pub token: String,
-    #[schema(value_type = Option<CommitSettle>)]
-    pub settle: Option<String>,
+    #[schema(default = "ack")]
+    pub settle: Option<CommitSettle>,
     pub reason: Option<String>,
     #[schema(maximum = 604800000)]
     pub delay_ms: Option<u64>,

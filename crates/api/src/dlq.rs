@@ -6,10 +6,9 @@ use utoipa::ToSchema;
 use crate::Time;
 use crate::limits::{ITEMS_MAX, PURGE_IDS_MAX};
 use crate::message::{Envelope, Value, value_shape};
-use crate::schema::{
-    DeadLetterState, DeathReason, GroupName, MessageId, PageCursor, RedrivenStatus, TopicName,
-};
+use crate::schema::{GroupName, MessageId, PageCursor, RedrivenStatus, TopicName};
 use crate::strict::{optional_integer, optional_object, optional_texts};
+use crate::words::{DeadLetterState, DeathReason};
 
 /// How a dead letter came to be.
 #[derive(Debug, Serialize, ToSchema)]
@@ -18,8 +17,7 @@ pub struct Death {
     pub origin: Origin,
     #[schema(value_type = GroupName)]
     pub group: String,
-    #[schema(value_type = DeathReason)]
-    pub reason: &'static str,
+    pub reason: DeathReason,
     pub attempts: u32,
     pub last_error: String,
     pub last_owner: String,
@@ -51,8 +49,7 @@ pub struct Origin {
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Filter {
     pub group: Option<String>,
-    #[schema(value_type = Option<DeathReason>)]
-    pub reason: Option<String>,
+    pub reason: Option<DeathReason>,
     pub tenant_id: Option<String>,
     pub run_id: Option<String>,
     pub error: Option<String>,
@@ -74,8 +71,7 @@ pub struct DeadLetter<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
     pub dlq: Death,
-    #[schema(value_type = DeadLetterState)]
-    pub state: &'static str,
+    pub state: DeadLetterState,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redriven: Option<Comeback>,
 }

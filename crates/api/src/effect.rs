@@ -6,11 +6,11 @@ use utoipa::ToSchema;
 
 use crate::Time;
 use crate::schema::{
-    AnyJson, BeginDecision, DoubtCause, DownstreamKey, EffectKey, EffectState, EffectStatus,
-    EffectToken, ExtendedStatus, FinishStatus, Keep, LeaseToken, Nonce, OnDoubt, Owner, PageCursor,
-    Probe, RequestHash, ResolvedAs, ScopeName, Tenant,
+    AnyJson, BeginDecision, DoubtCause, DownstreamKey, EffectKey, EffectStatus, EffectToken,
+    ExtendedStatus, LeaseToken, Nonce, Owner, PageCursor, Probe, RequestHash, ScopeName, Tenant,
 };
 use crate::strict::optional_integer;
+use crate::words::{EffectState, FinishStatus, Keep, OnDoubt, ResolvedAs};
 
 /// `POST /v1/idempotency/begin`, and `reacquire` without what belongs to a first begin.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
@@ -28,8 +28,7 @@ pub struct Begin {
     pub request: Option<String>,
     #[schema(value_type = Option<RequestHash>)]
     pub request_hash: Option<String>,
-    #[schema(value_type = Option<OnDoubt>)]
-    pub on_doubt: Option<String>,
+    pub on_doubt: Option<OnDoubt>,
     #[schema(minimum = 250, maximum = 43200000)]
     #[serde(default, deserialize_with = "optional_integer")]
     pub lease_ms: Option<u64>,
@@ -97,8 +96,7 @@ pub struct Began {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doubt: Option<Doubt>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<EffectState>)]
-    pub state: Option<&'static str>,
+    pub state: Option<EffectState>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<EffectStatus>)]
     pub status: Option<&'static str>,
@@ -137,24 +135,22 @@ pub struct Doubt {
 pub struct Finish {
     #[schema(value_type = EffectToken)]
     pub token: String,
-    #[schema(value_type = FinishStatus)]
-    pub status: String,
+    pub status: FinishStatus,
     #[schema(default = 0)]
     pub code: Option<i32>,
     #[schema(value_type = Option<AnyJson>)]
     pub result: Option<Box<RawValue>>,
     pub result_base64: Option<String>,
     pub error: Option<String>,
-    #[schema(value_type = Option<Keep>)]
-    pub downstream_key: Option<String>,
+    #[schema(default = "keep")]
+    pub downstream_key: Option<Keep>,
 }
 
 /// It ended so.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Finished {
-    #[schema(value_type = EffectState)]
-    pub state: &'static str,
+    pub state: EffectState,
     #[schema(value_type = EffectStatus)]
     pub status: &'static str,
     pub fence: u64,
@@ -198,8 +194,7 @@ pub struct Resolve {
     #[serde(deserialize_with = "crate::strict::integer")]
     pub fence: u64,
     #[serde(rename = "as")]
-    #[schema(value_type = ResolvedAs)]
-    pub resolve_as: String,
+    pub resolve_as: ResolvedAs,
     #[schema(default = 0)]
     pub code: Option<i32>,
     #[schema(value_type = Option<AnyJson>)]
@@ -217,8 +212,7 @@ pub struct Resolve {
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Resolution {
     #[serde(rename = "as")]
-    #[schema(value_type = ResolvedAs)]
-    pub resolved_as: &'static str,
+    pub resolved_as: ResolvedAs,
     pub by: String,
     pub reason: String,
     pub at: Time,
@@ -234,8 +228,7 @@ pub struct Effect {
     pub scope: String,
     #[schema(value_type = EffectKey)]
     pub key: String,
-    #[schema(value_type = EffectState)]
-    pub state: &'static str,
+    pub state: EffectState,
     #[schema(value_type = EffectStatus)]
     pub status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -252,8 +245,7 @@ pub struct Effect {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<OnDoubt>)]
-    pub on_doubt: Option<&'static str>,
+    pub on_doubt: Option<OnDoubt>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<DownstreamKey>)]
     pub downstream_key: Option<String>,

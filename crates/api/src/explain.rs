@@ -8,9 +8,10 @@ use crate::clock::HeldClock;
 use crate::effect::Effect;
 use crate::group::{Consumer, Cursor};
 use crate::schema::{
-    Blocked, EffectKey, EffectState, EventKind, ExplainState, GroupName, MessageId, NotKept,
-    ScopeName, TopicName, WhatEffect, WhatGroup, WhatMessage,
+    Blocked, EffectKey, EventKind, ExplainState, GroupName, MessageId, NotKept, ScopeName,
+    TopicName, WhatEffect, WhatGroup, WhatMessage,
 };
+use crate::words::EffectState;
 
 /// `GET /v1/explain`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -44,8 +45,7 @@ pub struct EffectInBrief {
     pub scope: String,
     #[schema(value_type = EffectKey)]
     pub key: String,
-    #[schema(value_type = EffectState)]
-    pub state: &'static str,
+    pub state: EffectState,
     pub fence: u64,
 }
 

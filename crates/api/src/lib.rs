@@ -27,6 +27,7 @@ mod shape;
 mod strict;
 mod time;
 pub mod topic;
+pub mod words;
 
 pub use base64::from_base64;
 pub use error::{Error, ErrorCode};

@@ -5,7 +5,8 @@ use utoipa::ToSchema;
 
 use crate::Time;
 use crate::message::{Envelope, Value, value_shape};
-use crate::schema::{MessageId, PageCursor, PeekState};
+use crate::schema::{MessageId, PageCursor};
+use crate::words::PeekState;
 
 /// `GET /v1/topics/{topic}/messages`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,8 +36,7 @@ pub struct Peeked<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub envelope: Option<Envelope>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<PeekState>)]
-    pub state: Option<&'static str>,
+    pub state: Option<PeekState>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attempts: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

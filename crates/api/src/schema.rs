@@ -141,14 +141,6 @@ schemas! {
     Blocked = words(&[
         "paused", "no_consumers", "no_credit", "in_flight_limit", "max_open", "nothing_new", "open_limit", "loading", "quarantined",
     ]);
-    /// Why a message died.
-    DeathReason = words(&["exhausted", "final", "deadline", "undeliverable"]);
-    /// What became of a dead letter.
-    DeadLetterState = words(&["dead", "redriven"]);
-    /// Which dead letters a list shows.
-    DeadLetterStates = words(&["dead", "redriven", "all"]).default(Some("dead".into()));
-    /// Where a message is in a group.
-    PeekState = words(&["ready", "leased", "waiting", "settled"]);
     /// Where a message is in a group, or was.
     ExplainState = words(&["ready", "leased", "waiting", "settled", "dead", "trimmed"]);
     /// A message is explained.
@@ -173,30 +165,16 @@ schemas! {
     Keyless = words(&["partition_0", "round_robin"]).default(Some("partition_0".into()));
     /// Whether consuming makes groups.
     GroupsWord = words(&["open", "declared"]).default(Some("open".into()));
-    /// What becomes of an effect in doubt.
-    OnDoubt = words(&["retry", "probe", "park"]);
     /// What to do with an effect.
     BeginDecision = words(&["EXECUTE", "REPLAY", "RETRYABLE", "IN_DOUBT"]);
     /// Ask the provider.
     Probe = words(&["probe"]);
-    /// How far an effect is.
-    EffectState = words(&[
-        "IN_PROGRESS", "IN_DOUBT", "PARKED", "SUCCEEDED", "FAILED_FINAL", "FAILED_RETRYABLE",
-    ]);
     /// How far an effect is, as v1 calls it.
     EffectStatus = words(&["PENDING", "COMMITTED", "FAILED"]);
-    /// How an execution ended.
-    FinishStatus = words(&["SUCCEEDED", "FAILED_FINAL", "FAILED_RETRYABLE", "UNKNOWN"]);
-    /// Whether the next execution gets another downstream key.
-    Keep = words(&["keep", "renew"]).default(Some("keep".into()));
     /// Why nobody knows.
     DoubtCause = words(&["lease_expired", "reported", "abandoned"]);
-    /// What a person says.
-    ResolvedAs = words(&["succeeded", "failed", "retry"]);
     /// What the ledger accepted.
     Accepted = words(&["begin", "finish", "resolve"]);
-    /// How a delivery ends.
-    CommitSettle = words(&["ack", "nack"]).default(Some("ack".into()));
     /// On its way.
     QueuedStatus = words(&["queued"]);
     /// All of it is done.

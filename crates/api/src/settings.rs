@@ -5,7 +5,8 @@ use utoipa::openapi::schema::{AdditionalProperties, Type};
 use utoipa::openapi::{Object, OneOf, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::schema::{GroupsWord, Keyless, OnDoubt};
+use crate::schema::{GroupsWord, Keyless};
+use crate::words::OnDoubt;
 
 /// Every setting, with the value in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]

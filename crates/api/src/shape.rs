@@ -6,8 +6,9 @@ use utoipa::openapi::{Array, Object, Ref, RefOr, Schema};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::effect::Doubt;
-use crate::schema::{EffectState, GroupName, word};
+use crate::schema::{GroupName, word};
 use crate::topic::Topic;
+use crate::words::EffectState;
 use crate::{Error, ErrorCode};
 
 /// A field that some errors have.

@@ -196,7 +196,7 @@ mod tests {
         let (message, id) = (r#"{"topic":""}"#, r#""""#);
         let (items, messages, ids) =
             (list("items", "{}"), list("messages", message), list("ids", id));
-        let finish = r#"{"token":"","status":"done"}"#;
+        let finish = r#"{"token":"","status":"UNKNOWN"}"#;
         let pointer = r#"{"dataset":"","version":"","partition_key":"","location":""}"#;
         let rows = [
             (read::<SettleMany>(&items), 1_000, "{}", "1 to 1000 are possible"),

@@ -1,6 +1,7 @@
 //! What can be asked of a shard, and what it answers.
 
 mod audit;
+mod call;
 mod commit;
 mod dead;
 mod effect;
@@ -23,6 +24,11 @@ use crate::token::{EffectToken, LeaseToken};
 use crate::view::{GroupView, TopicView};
 
 pub use audit::{AuditSlice, ReadAudit};
+pub use call::{
+    Ack, Call, Committed, CreateGroup, Creation, DeleteGroup, DeleteTopic, DeletedTopic, Finished,
+    GroupContents, ListGroups, ListTopics, NamedEffect, RedrivenAs, Resume, TopicContents,
+    ViewChain, ViewGroup, ViewTopic, WouldDeleteGroup, WouldDeleteTopic, WouldPurge,
+};
 pub use commit::{Commit, CommitReceipt, Ending, Part};
 pub use dead::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge};
 pub use effect::{

@@ -4,8 +4,8 @@ use axum::Json;
 use axum::extract::State;
 use driftq_api::audit::{Chain, Chains, Link, Records};
 use driftq_core::audit::Tip;
-use driftq_core::command::ReadAudit;
-use driftq_core::{Command, NUMBER_MAX, Reply, ShardId};
+use driftq_core::command::{ReadAudit, ViewChain};
+use driftq_core::{NUMBER_MAX, ShardId};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::failure::Failure;
 use super::input::{Ask, Input, Nothing, Param, number};
 use super::openapi::Query;
-use super::{App, NAMESPACE, unexpected};
+use super::{App, NAMESPACE, internal_error};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -43,10 +43,8 @@ pub(crate) async fn chains(
 ) -> Result<Json<Chains>, Failure> {
     let mut chains = Vec::new();
     for shard in 0..app.node.shards() {
-        let command = Command::ViewChain { shard: ShardId(shard), namespace: NAMESPACE.into() };
-        let Reply::Chain(Tip { seq, hash }) = app.ask(command).await? else {
-            return Err(unexpected());
-        };
+        let view = ViewChain { shard: ShardId(shard), namespace: NAMESPACE.into() };
+        let Tip { seq, hash } = app.call(view).await?;
         let namespace = NAMESPACE.to_owned();
         chains.push(Chain { namespace, shard, seq, hash: hash.to_string() });
     }
@@ -78,11 +76,9 @@ pub(crate) async fn records(
         from: numbered("from", from, 1)?,
         to: numbered("to", to, NUMBER_MAX)?,
     };
-    let Reply::Audit(slice) = app.ask(Command::ReadAudit(Box::new(read))).await? else {
-        return Err(unexpected());
-    };
+    let slice = app.call(read).await?;
     let link = |(text, tip): (String, Tip)| {
-        let record = RawValue::from_string(text).map_err(|_| unexpected())?;
+        let record = RawValue::from_string(text).map_err(|_| internal_error())?;
         Ok(Link { record, hash: tip.hash.to_string() })
     };
     let records = slice.records.into_iter().map(link).collect::<Result<_, Failure>>()?;

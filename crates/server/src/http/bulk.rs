@@ -1,31 +1,31 @@
 //! Bulk requests: each item stands alone, results are in the order of the request.
 
 use driftq_api::message::Item;
-use driftq_core::{Answered, Command};
+use driftq_core::Rejection;
+use driftq_core::command::Call;
 
-use super::App;
 use super::failure::Failure;
-use crate::node::Lost;
+use super::{App, typed};
 
-/// Has every item decided that could be read, together, and shows what became of each. An item carries
-/// what `show` needs beside the answer.
-pub(crate) async fn ask_each<C, T>(
+/// Sends all valid items at once and renders the result of each. An item carries what `show` needs beside
+/// the reply.
+pub(crate) async fn call_each<C: Call, X, T>(
     app: &App,
-    items: Vec<Result<(Command, C), Failure>>,
-    show: impl Fn(C, Result<Answered, Lost>) -> Result<T, Failure>,
+    items: Vec<Result<(C, X), Failure>>,
+    show: impl Fn(X, Result<C::Reply, Rejection>) -> Result<T, Failure>,
 ) -> Vec<Item<T>> {
     let mut commands = Vec::with_capacity(items.len());
     let mut carried = Vec::with_capacity(items.len());
     for item in items {
-        carried.push(item.map(|(command, carried)| {
-            commands.push(command);
+        carried.push(item.map(|(call, carried)| {
+            commands.push(call.into_command());
             carried
         }));
     }
     let mut answers = app.node.call_all(commands).await.into_iter();
     let mut answer = || answers.next().expect("one answer for each command");
     let shown = carried.into_iter().map(|item| {
-        let shown = item.and_then(|carried| show(carried, answer()));
+        let shown = item.and_then(|carried| show(carried, typed::<C>(answer())?));
         if let Err(failure) = &shown {
             app.refused(failure);
         }

@@ -3,15 +3,15 @@
 use axum::Json;
 use axum::extract::State;
 use driftq_api::commit::{Commit as CommitRequest, Committed, Produced, Queued};
-use driftq_core::command::{Commit, CommitReceipt, Ending};
-use driftq_core::{Command, Reply};
+use driftq_api::words::CommitSettle;
+use driftq_core::command::{self, Commit, CommitReceipt, Ending};
 
 use super::effects::finish_of;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param};
 use super::openapi::{Conflicting, Missing, Uncommitted};
 use super::outcome::outcome;
-use super::{App, produce, unexpected};
+use super::{App, produce};
 
 impl Ask for CommitRequest {
     const QUERY: &'static [Param] = &[];
@@ -31,10 +31,8 @@ pub(crate) async fn commit(
     input: Input<CommitRequest>,
 ) -> Result<Json<Committed>, Failure> {
     let commit = commit_of(&app, input.asked)?;
-    let answered = app.node.call(Command::Commit(Box::new(commit))).await?;
-    let Reply::Committed { produced, repeated } = answered.map_err(Failure::of_commit)? else {
-        return Err(unexpected());
-    };
+    let command::Committed { produced, repeated } =
+        app.try_call(commit).await?.map_err(Failure::of_commit)?;
     let receipt = |CommitReceipt { topic, receipt }: CommitReceipt| {
         let topic = topic.to_string();
         match receipt {
@@ -51,17 +49,16 @@ fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, Failure> {
     let (produce, pointers, result) = (asked.produce, asked.pointers, asked.result);
     let has_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some();
     let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
-    let ending = match (settle.as_deref(), is_final.unwrap_or(false)) {
-        (None | Some("ack"), _) if has_nack => {
+    let ending = match (settle.unwrap_or(CommitSettle::Ack), is_final.unwrap_or(false)) {
+        (CommitSettle::Ack, _) if has_nack => {
             return Err(Failure::invalid("", "reason, delay_ms and final belong to a nack"));
         }
-        (None | Some("ack"), _) => Ending::Ack,
-        (Some("nack"), true) if delay_ms.is_some() => {
+        (CommitSettle::Ack, _) => Ending::Ack,
+        (CommitSettle::Nack, true) if delay_ms.is_some() => {
             return Err(Failure::invalid("delay_ms", "a final nack has no delay"));
         }
-        (Some("nack"), true) => Ending::Final(reason),
-        (Some("nack"), false) => Ending::Nack { reason, delay_ms },
-        (Some(_), _) => return Err(Failure::invalid("settle", "is ack or nack")),
+        (CommitSettle::Nack, true) => Ending::Final(reason),
+        (CommitSettle::Nack, false) => Ending::Nack { reason, delay_ms },
     };
     let in_part = |part: &'static str, index: usize| {
         move |failure: Failure| failure.with("part", part).with("index", index)

@@ -13,6 +13,7 @@ use driftq_core::command::Start;
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{Envelope, Message, RetryRequest, Routing, Settings, Timestamp, Trace};
 
+use super::words::ToWire;
 use crate::node::Minter;
 
 pub(crate) fn time(at: Timestamp) -> Time {
@@ -130,7 +131,7 @@ pub(crate) fn death(message: &Message) -> Option<Death> {
             id: death.id.to_string(),
         },
         group: death.group.to_string(),
-        reason: death.reason.as_str(),
+        reason: death.reason.wire(),
         attempts: death.attempts,
         last_error: death.last_error.to_string(),
         last_owner: death.last_owner.to_string(),

@@ -11,12 +11,14 @@ use driftq_api::dlq::{
     Purge as PurgeRequest, Purged, Redrive as RedriveRequest, Redriven, RedrivenOne,
 };
 use driftq_api::schema;
+use driftq_api::words::{DeadLetterState, DeadLetterStates, DeathReason};
 use driftq_api::{ErrorCode, Time};
 use driftq_core::command::{
-    DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge, Redrive, TopicName,
+    DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge, Redrive, RedrivenAs,
+    TopicName, ViewTopic, WouldPurge,
 };
 use driftq_core::limits::{PURGE_MAX, REDRIVE_MAX};
-use driftq_core::{Answered, Command, DeathReason, MessageId, Reply, Timestamp};
+use driftq_core::{MessageId, Rejection, Timestamp};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -24,8 +26,8 @@ use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, Query, Unmet};
 use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::{App, bulk, convert, off_runtime, topic_name, unexpected};
-use crate::node::Lost;
+use super::words::ToCore;
+use super::{App, bulk, convert, off_runtime, topic_name};
 
 /// Rows that one call looks at.
 const SCAN_MAX: u64 = 10_000;
@@ -40,15 +42,14 @@ const ERRORS_MAX: usize = 10;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     group: Option<String>,
-    #[schema(value_type = Option<schema::DeathReason>)]
-    reason: Option<String>,
+    reason: Option<DeathReason>,
     tenant_id: Option<String>,
     run_id: Option<String>,
     error: Option<String>,
     since: Option<Time>,
     until: Option<Time>,
-    #[schema(value_type = Option<schema::DeadLetterStates>)]
-    state: Option<String>,
+    #[schema(default = "dead")]
+    state: Option<DeadLetterStates>,
     #[schema(default = false)]
     summary: Option<bool>,
     #[schema(minimum = 1, maximum = 1000, default = 100)]
@@ -81,24 +82,17 @@ impl Ask for PurgeRequest {
     const QUERY: &'static [Param] = &[];
 }
 
-fn filter(filter: Filter, state: DeadState) -> Result<DeadFilter, Failure> {
-    let reason = filter.reason.map(|word| {
-        use DeathReason::{Deadline, Exhausted, Final, Undeliverable};
-        let mut known = [Exhausted, Final, Deadline, Undeliverable].into_iter();
-        let known = known.find(|reason| reason.as_str() == word);
-        let says = "exhausted, final, deadline or undeliverable";
-        known.ok_or_else(|| Failure::invalid("reason", says))
-    });
-    Ok(DeadFilter {
+fn filter(filter: Filter, state: DeadState) -> DeadFilter {
+    DeadFilter {
         group: filter.group.map(Into::into),
         tenant_id: filter.tenant_id.map(Into::into),
         run_id: filter.run_id.map(Into::into),
         error: filter.error.map(Into::into),
-        reason: reason.transpose()?,
+        reason: filter.reason.map(ToCore::core),
         since: filter.since.map(|at| Timestamp(at.0)),
         until: filter.until.map(|at| Timestamp(at.0)),
         state,
-    })
+    }
 }
 
 /// A walk over the dead letters of a topic, newest first.
@@ -134,11 +128,7 @@ impl<'a> Walk<'a> {
                 limit: (limit - found.len()).min(SCAN_MAX as usize) as u32,
                 values: self.with_messages,
             };
-            let Reply::DeadLetters(slice) = self.app.ask(Command::ListDead(Box::new(list))).await?
-            else {
-                return Err(unexpected());
-            };
-            let DeadLetters { letters, scanned, next } = *slice;
+            let DeadLetters { letters, scanned, next } = *self.app.call(list).await?;
             self.scanned += scanned;
             let messages = letters.iter().filter_map(|letter| letter.message.as_ref());
             bytes += messages.map(|message| message.size()).sum::<u64>();
@@ -161,12 +151,7 @@ pub(crate) async fn list(
     input: Input<Asked>,
 ) -> Result<Response<Body>, Failure> {
     let asked = input.asked;
-    let state = match asked.state.as_deref() {
-        None | Some("dead") => DeadState::Dead,
-        Some("redriven") => DeadState::Redriven,
-        Some("all") => DeadState::All,
-        Some(_) => return Err(Failure::invalid("state", "dead, redriven or all")),
-    };
+    let state = asked.state.map_or(DeadState::Dead, ToCore::core);
     let limit = limit(asked.limit)?;
     let below = match &asked.cursor {
         Some(cursor) => {
@@ -178,7 +163,7 @@ pub(crate) async fn list(
     let (group, reason, tenant_id) = (asked.group, asked.reason, asked.tenant_id);
     let (run_id, error, since, until) = (asked.run_id, asked.error, asked.since, asked.until);
     let given = Filter { group, reason, tenant_id, run_id, error, since, until };
-    let filter = filter(given, state)?;
+    let filter = filter(given, state);
     let topic = topic_name(&topic);
     let mut walk =
         Walk { with_messages: true, below: Some(below), ..Walk::new(&app, &topic, filter.clone()) };
@@ -211,7 +196,10 @@ fn shown(letter: &DeadLetter) -> Option<WireLetter<'_>> {
         value: Some(convert::value(message)),
         envelope: convert::wire_envelope(&message.envelope),
         dlq: convert::death(message)?,
-        state: if letter.row.redriven.is_some() { "redriven" } else { "dead" },
+        state: match letter.row.redriven {
+            Some(_) => DeadLetterState::Redriven,
+            None => DeadLetterState::Dead,
+        },
         redriven: letter.row.redriven.as_ref().map(|redriven| Comeback {
             by: redriven.by.to_string(),
             reason: redriven.reason.to_string(),
@@ -278,7 +266,7 @@ pub(crate) async fn redrive(
             if !(1..=REDRIVE_MAX).contains(&limit) {
                 return Err(Failure::invalid("limit", "1 to 1000 are possible"));
             }
-            let filter = filter(by_filter, DeadState::Dead)?;
+            let filter = filter(by_filter, DeadState::Dead);
             let mut walk = Walk::new(&app, &topic, filter);
             // They come back in the order in which they died.
             let letters = walk.take(limit, COUNT_MAX).await?.into_iter().rev();
@@ -290,30 +278,33 @@ pub(crate) async fn redrive(
     };
     let matched = named.len();
     if dry_run {
-        app.ask(Command::ViewTopic(topic)).await?;
+        app.call(ViewTopic(topic)).await?;
         let would = |id: MessageId| RedrivenOne { id: id.to_string(), status: "would", new: None };
         let results = named.into_iter().map(|id| bulk::to_item(id.map(would))).collect();
         return Ok(Json(Redriven { dry_run, matched, redriven: 0, results }));
     }
     let by: driftq_core::Text = by.unwrap_or_default().into();
     let reason: driftq_core::Text = reason.unwrap_or_default().into();
-    let command = |id: MessageId| {
+    let call = |id: MessageId| {
         let (topic, by, reason) = (topic.clone(), by.clone(), reason.clone());
-        (Command::Redrive(Redrive { topic, id, force, by, reason }), id)
+        (Redrive { topic, id, force, by, reason }, id)
     };
     let mut results = Vec::with_capacity(named.len());
-    let mut named = named.into_iter().map(|id| id.map(command));
+    let mut named = named.into_iter().map(|id| id.map(call));
     while results.len() < matched {
         let items = named.by_ref().take(REDRIVEN_TOGETHER).collect();
-        results.extend(bulk::ask_each(&app, items, redriven).await);
+        results.extend(bulk::call_each(&app, items, redriven).await);
     }
     let redriven = bulk::count(&results, |one| one.status == "redriven");
     tracing::info!(topic = %topic.topic, %by, %reason, matched, redriven, "dead letters redriven");
     Ok(Json(Redriven { dry_run, matched, redriven, results }))
 }
 
-fn redriven(id: MessageId, answered: Result<Answered, Lost>) -> Result<RedrivenOne, Failure> {
-    let Reply::Redriven { new, already } = answered?? else { return Err(unexpected()) };
+fn redriven(
+    id: MessageId,
+    redriven: Result<RedrivenAs, Rejection>,
+) -> Result<RedrivenOne, Failure> {
+    let RedrivenAs { new, already } = redriven?;
     let status = if already { "already" } else { "redriven" };
     Ok(RedrivenOne { id: id.to_string(), status, new: Some(place(new)) })
 }
@@ -343,7 +334,7 @@ pub(crate) async fn purge(
                 let says = "a filter needs until, so that the number stands still";
                 return Err(Failure::invalid("until", says));
             }
-            let filter = filter(by_filter, DeadState::Dead)?;
+            let filter = filter(by_filter, DeadState::Dead);
             let mut walk = Walk::new(&app, &topic, filter);
             let letters = walk.take(COUNT_MAX as usize, COUNT_MAX).await?;
             letters.into_iter().map(|letter| letter.id).collect()
@@ -354,25 +345,25 @@ pub(crate) async fn purge(
     };
     let by: driftq_core::Text = by.unwrap_or_default().into();
     let reason: driftq_core::Text = reason.unwrap_or_default().into();
-    let count = async |command: fn(Box<Purge>) -> Command| {
-        let mut purged = 0;
-        for chunk in meant.chunks(PURGE_MAX) {
-            let (topic, ids) = (topic.clone(), chunk.to_vec());
-            let purge = Purge { topic, ids, by: by.clone(), reason: reason.clone() };
-            let Reply::Purged { purged: some } = app.ask(command(Box::new(purge))).await? else {
-                return Err(unexpected());
-            };
-            purged += some;
-        }
-        Ok(purged)
+    let purge = |chunk: &[MessageId]| Purge {
+        topic: topic.clone(),
+        ids: chunk.to_vec(),
+        by: by.clone(),
+        reason: reason.clone(),
     };
-    // One of them may be no dead letter, or no more.
-    let matched = count(Command::WouldPurge).await?;
+    // Not every id needs to be one of a dead letter.
+    let mut matched = 0;
+    for chunk in meant.chunks(PURGE_MAX) {
+        matched += app.call(WouldPurge(purge(chunk))).await?;
+    }
     if confirm != Some(matched) {
         let says = format!("{matched} would be gone for good: repeat with that as confirm");
         return Err(Failure::new(ErrorCode::FailedPrecondition, says).with("matched", matched));
     }
-    let purged = count(Command::Purge).await?;
+    let mut purged = 0;
+    for chunk in meant.chunks(PURGE_MAX) {
+        purged += app.call(purge(chunk)).await?;
+    }
     tracing::info!(topic = %topic.topic, %by, %reason, purged, "dead letters purged");
     Ok(Json(Purged { purged }))
 }

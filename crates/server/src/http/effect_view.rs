@@ -3,14 +3,15 @@
 use driftq_api::effect::{
     Began, Doubt, Effect, EffectMessage, Finished, Resolution as WireResolution,
 };
+use driftq_core::Timestamp;
 use driftq_core::command::{self, BeginDecision, EffectQuery, EffectView, Produced};
-use driftq_core::effect::{self, EffectResult, EffectState, Outcome, Resolution, ResolvedAs};
-use driftq_core::{OnDoubt, Timestamp};
+use driftq_core::effect::{self, EffectResult, EffectState, Outcome, Resolution};
 use serde_json::value::RawValue;
 
 use super::convert::time;
 use super::failure::Failure;
-use super::unexpected;
+use super::internal_error;
+use super::words::ToWire;
 use crate::node::Minter;
 
 /// How v1 called the states.
@@ -69,7 +70,7 @@ pub(crate) fn began(began: command::Began, minter: Minter<'_>) -> Began {
         downstream_key: is_granted.then(|| downstream_key.to_string()),
         downstream_until: row.downstream_until().filter(|_| is_granted).map(time),
         doubt: row.doubt.as_ref().map(doubt),
-        state: (!is_granted).then(|| state.as_str()),
+        state: (!is_granted).then(|| state.wire()),
         status: (!is_granted).then(|| status(state)),
         code: (!is_granted).then_some(row.outcome.code),
         result,
@@ -82,7 +83,7 @@ pub(crate) fn began(began: command::Began, minter: Minter<'_>) -> Began {
 
 pub(crate) fn finished(effect: &EffectView, repeated: bool) -> Finished {
     let EffectView { row, state, .. } = effect;
-    Finished { state: state.as_str(), status: status(*state), fence: row.fence, repeated }
+    Finished { state: state.wire(), status: status(*state), fence: row.fence, repeated }
 }
 
 /// A record; lists leave results out.
@@ -97,7 +98,7 @@ pub(crate) fn effect(view: &EffectView, with_result: bool) -> Effect {
         tenant_id: row.name.tenant.to_string(),
         scope: row.name.scope.to_string(),
         key: row.name.key.to_string(),
-        state: state.as_str(),
+        state: state.wire(),
         status: status(*state),
         fence: Some(row.fence),
         owner: row.owner.to_string(),
@@ -105,11 +106,7 @@ pub(crate) fn effect(view: &EffectView, with_result: bool) -> Effect {
         result,
         result_base64,
         error: row.outcome.error.to_string(),
-        on_doubt: Some(match row.on_doubt {
-            OnDoubt::Retry => "retry",
-            OnDoubt::Probe => "probe",
-            OnDoubt::Park => "park",
-        }),
+        on_doubt: Some(row.on_doubt.wire()),
         downstream_key: Some(downstream_key.to_string()),
         downstream_until: row.downstream_until().map(time),
         began_at: Some(time(row.began_at)),
@@ -129,11 +126,7 @@ pub(crate) fn effect(view: &EffectView, with_result: bool) -> Effect {
 
 fn resolution(resolution: &Resolution) -> WireResolution {
     WireResolution {
-        resolved_as: match resolution.resolved_as {
-            ResolvedAs::Succeeded => "succeeded",
-            ResolvedAs::Failed => "failed",
-            ResolvedAs::Retry => "retry",
-        },
+        resolved_as: resolution.resolved_as.wire(),
         by: resolution.by.to_string(),
         reason: resolution.reason.to_string(),
         at: time(resolution.at),
@@ -144,12 +137,12 @@ fn resolution(resolution: &Resolution) -> WireResolution {
 pub(crate) fn taken(name: &EffectQuery, scope: &str, taken: &Produced) -> Result<Effect, Failure> {
     let topic = scope.split('/').nth(1).unwrap_or_default();
     let receipt = super::produce::shown(topic.to_owned(), taken.receipt.clone());
-    let receipt = serde_json::value::to_raw_value(&receipt).map_err(|_| unexpected())?;
+    let receipt = serde_json::value::to_raw_value(&receipt).map_err(|_| internal_error())?;
     Ok(Effect {
         tenant_id: name.tenant().to_owned(),
         scope: scope.to_owned(),
         key: name.key.to_string(),
-        state: EffectState::Succeeded.as_str(),
+        state: EffectState::Succeeded.wire(),
         status: status(EffectState::Succeeded),
         fence: None,
         owner: String::new(),

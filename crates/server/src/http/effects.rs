@@ -9,14 +9,14 @@ use driftq_api::effect::{
     Began, Begin as BeginRequest, Effect, Effects as WireEffects, Extend, Extended,
     Finish as FinishRequest, Finished, Looked, Reacquire, Resolve as ResolveRequest,
 };
-use driftq_api::schema;
+use driftq_api::{schema, words};
 use driftq_core::command::{
     Begin, BeginOf, EffectQuery, Effects, ExtendEffect, Finish, FinishStatus, ListEffects, Missing,
-    Request, Resolve,
+    NamedEffect, Request, Resolve,
 };
-use driftq_core::effect::{EffectState, ResolvedAs, Scope};
+use driftq_core::effect::Scope;
 use driftq_core::row::Place;
-use driftq_core::{Command, NUMBER_MAX, OnDoubt, Rejection, Reply, ShardId, Text};
+use driftq_core::{NUMBER_MAX, Rejection, ShardId, Text};
 use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
@@ -28,7 +28,8 @@ use super::openapi::{Conflicting, Held, Missing as NotThere, Query, QueryForm, S
 use super::outcome::outcome;
 use super::pages::{from_cursor, limit, to_cursor};
 use super::produce::idempotency_key;
-use super::{App, NAMESPACE, effect_view, unexpected};
+use super::words::ToCore;
+use super::{App, NAMESPACE, effect_view};
 
 /// Records that one call looks at.
 const SCAN_MAX: u64 = 10_000;
@@ -109,8 +110,7 @@ pub(crate) struct Asked {
     tenant_id: Option<String>,
     #[schema(maximum = 60000, default = 0)]
     wait_ms: Option<u64>,
-    #[schema(value_type = Option<schema::EffectState>)]
-    state: Option<String>,
+    state: Option<words::EffectState>,
     #[schema(minimum = 1, maximum = 1000, default = 100)]
     limit: Option<u32>,
     #[schema(value_type = Option<schema::PageCursor>)]
@@ -169,7 +169,7 @@ pub(crate) async fn begin(
     let begin = Begin {
         of,
         request: request(asked.request, asked.request_hash)?,
-        on_doubt: asked.on_doubt.as_deref().map(on_doubt).transpose()?,
+        on_doubt: asked.on_doubt.map(ToCore::core),
         ttl_ms: asked.ttl_ms,
         window_ms: asked.provider_window_ms,
         owner: asked.owner.map(Into::into),
@@ -209,9 +209,7 @@ pub(crate) async fn reacquire(
 }
 
 async fn began(app: &App, begin: Begin) -> Result<Json<Began>, Failure> {
-    let Reply::Began(began) = app.ask(Command::Begin(Box::new(begin))).await? else {
-        return Err(unexpected());
-    };
+    let began = app.call(begin).await?;
     Ok(Json(effect_view::began(*began, app.node.minter())))
 }
 
@@ -227,29 +225,19 @@ pub(crate) async fn finish(
     input: Input<FinishRequest>,
 ) -> Result<Json<Finished>, Failure> {
     let finish = finish_of(&app, input.asked)?;
-    let Reply::Finished { effect, repeated } = app.ask(Command::Finish(Box::new(finish))).await?
-    else {
-        return Err(unexpected());
-    };
-    Ok(Json(effect_view::finished(&effect, repeated)))
+    let finished = app.call(finish).await?;
+    Ok(Json(effect_view::finished(&finished.effect, finished.repeated)))
 }
 
 pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Failure> {
     let FinishRequest { token, status, code, result, result_base64, error, downstream_key } = asked;
-    let renew = match downstream_key.as_deref() {
-        None | Some("keep") => false,
-        Some("renew") => true,
-        Some(_) => return Err(Failure::invalid("downstream_key", "is keep or renew")),
-    };
-    let status = match status.as_str() {
-        "SUCCEEDED" => FinishStatus::Succeeded,
-        "FAILED_FINAL" => FinishStatus::FailedFinal,
-        "FAILED_RETRYABLE" => FinishStatus::FailedRetryable { renew },
-        "UNKNOWN" => FinishStatus::Unknown,
-        _ => {
-            let says = "is SUCCEEDED, FAILED_FINAL, FAILED_RETRYABLE or UNKNOWN";
-            return Err(Failure::invalid("status", says));
+    let status = match status {
+        words::FinishStatus::Succeeded => FinishStatus::Succeeded,
+        words::FinishStatus::FailedFinal => FinishStatus::FailedFinal,
+        words::FinishStatus::FailedRetryable => {
+            FinishStatus::FailedRetryable { renew: downstream_key == Some(words::Keep::Renew) }
         }
+        words::FinishStatus::Unknown => FinishStatus::Unknown,
     };
     if downstream_key.is_some() && !matches!(status, FinishStatus::FailedRetryable { .. }) {
         return Err(Failure::invalid("downstream_key", "goes with FAILED_RETRYABLE only"));
@@ -271,9 +259,7 @@ pub(crate) async fn extend(
 ) -> Result<Json<Extended>, Failure> {
     let Extend { token, lease_ms } = input.asked;
     let extend = ExtendEffect { token: app.token("token", &token)?, lease_ms };
-    let Reply::Extended { until } = app.ask(Command::ExtendEffect(Box::new(extend))).await? else {
-        return Err(unexpected());
-    };
+    let until = app.call(extend).await?;
     Ok(Json(Extended { status: "extended", expires_at: super::convert::time(until) }))
 }
 
@@ -289,24 +275,15 @@ pub(crate) async fn resolve(
     input: Input<ResolveRequest>,
 ) -> Result<Json<Effect>, Failure> {
     let asked = input.asked;
-    let resolve_as = match asked.resolve_as.as_str() {
-        "succeeded" => ResolvedAs::Succeeded,
-        "failed" => ResolvedAs::Failed,
-        "retry" => ResolvedAs::Retry,
-        _ => return Err(Failure::invalid("as", "is succeeded, failed or retry")),
-    };
     let resolve = Resolve {
         name: query(asked.tenant_id.as_deref(), &asked.scope, asked.key)?,
         fence: asked.fence,
-        resolve_as,
+        resolve_as: asked.resolve_as.core(),
         outcome: outcome(asked.code, asked.result, asked.result_base64, asked.error)?,
         by: asked.by.into(),
         reason: asked.reason.into(),
     };
-    let answered = app.node.call(Command::Resolve(Box::new(resolve))).await?;
-    let Reply::Effect(effect) = answered.map_err(Failure::of_resolve)? else {
-        return Err(unexpected());
-    };
+    let effect = app.try_call(resolve).await?.map_err(Failure::of_resolve)?;
     let name = &effect.row.name;
     tracing::info!(scope = %name.scope, fence = effect.row.fence, "an effect was resolved");
     Ok(Json(effect_view::effect(&effect, true)))
@@ -358,21 +335,17 @@ async fn one(
         if let Some(changed) = &mut changed {
             changed.as_mut().enable();
         }
-        let answered = app.node.call(Command::ViewEffect(Box::new(name.clone()))).await?;
+        let answered = app.try_call(name.clone()).await?;
         let is_over = match &answered {
-            Ok(Reply::Effect(effect)) => effect.state.is_over(),
-            Ok(_) => true,
+            Ok(NamedEffect::Effect(effect)) => effect.state.is_over(),
+            Ok(NamedEffect::Produced(_)) => true,
             Err(rejection) => *rejection != Rejection::NotFound(Missing::Effect),
         };
         let now = Instant::now();
         if is_over || now >= until || *draining.borrow() {
-            let reply = answered?;
-            let effect = if let Reply::Effect(effect) = reply {
-                effect_view::effect(&effect, true)
-            } else if let Reply::TakenKey(taken) = reply {
-                effect_view::taken(&name, scope, &taken)?
-            } else {
-                return Err(unexpected());
+            let effect = match answered? {
+                NamedEffect::Effect(effect) => effect_view::effect(&effect, true),
+                NamedEffect::Produced(taken) => effect_view::taken(&name, scope, &taken)?,
             };
             return Ok(Json(Looked::Effect(Box::new(effect))));
         }
@@ -392,17 +365,15 @@ async fn one(
 struct Listed {
     scope: Option<String>,
     tenant_id: Option<String>,
-    state: Option<String>,
+    state: Option<words::EffectState>,
     limit: usize,
     cursor: Option<String>,
 }
 
 impl Listed {
     async fn effects(self, app: &App) -> Result<WireEffects, Failure> {
-        use EffectState::{InDoubt, InProgress, Parked};
+        let state = self.state.map(ToCore::core).filter(|state| !state.is_known());
         let says = "is IN_PROGRESS, IN_DOUBT or PARKED; or send scope and key";
-        let state = self.state.ok_or_else(|| Failure::invalid("state", says))?;
-        let state = [InProgress, InDoubt, Parked].into_iter().find(|of| of.as_str() == state);
         let state = state.ok_or_else(|| Failure::invalid("state", says))?;
         let scope = self.scope.as_deref().map(scope).transpose()?;
         let mut next = Some(match &self.cursor {
@@ -424,10 +395,7 @@ impl Listed {
                 from,
                 limit: (self.limit - found.len()) as u32,
             };
-            let Reply::Effects(slice) = app.ask(Command::ListEffects(Box::new(list))).await? else {
-                return Err(unexpected());
-            };
-            let Effects { effects, scanned: looked_at, next: on } = *slice;
+            let Effects { effects, scanned: looked_at, next: on } = *app.call(list).await?;
             scanned += looked_at;
             // After the last of a shard comes the first of the next.
             next = Some(on.map_or((ShardId(shard.0 + 1), Place::FIRST), |on| (shard, on)));
@@ -486,14 +454,5 @@ fn request(content: Option<String>, hash: Option<String>) -> Result<Option<Reque
         (Some(content), None) => Ok(Some(Request::Content(content.into()))),
         (None, Some(hash)) => Ok(Some(Request::Hash(hash.into()))),
         (None, None) => Ok(None),
-    }
-}
-
-fn on_doubt(word: &str) -> Result<OnDoubt, Failure> {
-    match word {
-        "retry" => Ok(OnDoubt::Retry),
-        "probe" => Ok(OnDoubt::Probe),
-        "park" => Ok(OnDoubt::Park),
-        _ => Err(Failure::invalid("on_doubt", "is retry, probe or park")),
     }
 }

@@ -10,16 +10,15 @@ use driftq_api::explain::{
 use driftq_api::schema;
 use driftq_core::command::{self, EffectView, Explain, ExplainState, ExplainedMessage, InGroup};
 use driftq_core::view::Blocked;
-use driftq_core::{Command, LeaseToken, MessageId, Reply};
+use driftq_core::{LeaseToken, MessageId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, Query};
-use super::{
-    App, NAMESPACE, clock, convert, effect_view, effects, group_name, topic_name, unexpected,
-};
+use super::words::ToWire;
+use super::{App, NAMESPACE, clock, convert, effect_view, effects, group_name, topic_name};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -68,10 +67,7 @@ pub(crate) async fn explain(
     State(app): State<App>,
     input: Input<Asked>,
 ) -> Result<Json<Explained>, Failure> {
-    let what = meant(&app, input.asked)?;
-    let Reply::Explained(explained) = app.ask(Command::Explain(Box::new(what))).await? else {
-        return Err(unexpected());
-    };
+    let explained = app.call(meant(&app, input.asked)?).await?;
     let clock = clock::held(&app);
     Ok(Json(match &*explained {
         command::Explained::Message(message) => Explained::Message(shown(message, clock)),
@@ -168,7 +164,7 @@ fn brief(effect: &EffectView) -> EffectInBrief {
     EffectInBrief {
         scope: effect.row.name.scope.to_string(),
         key: effect.row.name.key.to_string(),
-        state: effect.state.as_str(),
+        state: effect.state.wire(),
         fence: effect.row.fence,
     }
 }

@@ -8,8 +8,11 @@ use driftq_api::group::{
     Seek as SeekRequest, SeekEnd, SeekTo as WireSeekTo, Sought,
 };
 use driftq_api::schema::{self, PageCursor, TopicName};
-use driftq_core::command::{GroupName, Pause, Seek, SeekTo};
-use driftq_core::{Command, Reply, Timestamp};
+use driftq_core::Timestamp;
+use driftq_core::command::{
+    self, Creation, DeleteGroup, GroupContents, GroupName, ListGroups, Pause, Seek, SeekTo,
+    ViewGroup, WouldDeleteGroup,
+};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -17,7 +20,7 @@ use super::failure::Failure;
 use super::input::{Ask, Confirm, Input, Nothing, Param, flag, number, text};
 use super::openapi::{Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
-use super::{App, convert, group_name, topic_name, unexpected};
+use super::{App, convert, group_name, topic_name};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -44,18 +47,14 @@ pub(crate) async fn list(
     input: Input<List>,
 ) -> Result<Json<Groups>, Failure> {
     let pages = Pages::new(input.asked.limit, input.asked.cursor.as_deref())?;
-    let Reply::Groups(views) = app.ask(Command::ListGroups(topic_name(&topic))).await? else {
-        return Err(unexpected());
-    };
+    let views = app.call(ListGroups(topic_name(&topic))).await?;
     let (views, next_cursor) = pages.of(views, |view| &view.name);
     let groups = views.iter().map(|view| convert::group(view, false)).collect();
     Ok(Json(Groups { groups, next_cursor }))
 }
 
 async fn view(app: &App, name: GroupName) -> Result<Json<Group>, Failure> {
-    let Reply::Group(view) = app.ask(Command::ViewGroup(name)).await? else {
-        return Err(unexpected());
-    };
+    let view = app.call(ViewGroup(name)).await?;
     Ok(Json(convert::group(&view, true)))
 }
 
@@ -90,9 +89,12 @@ pub(crate) async fn create(
     input: Input<CreateGroup>,
 ) -> Result<(StatusCode, Json<Group>), Failure> {
     let name = group_name(&topic, &group);
-    let create = Command::CreateGroup(name.clone(), convert::start(input.asked.start));
-    let is_new = matches!(app.ask(create).await?, Reply::GroupCreated { .. });
-    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let create =
+        command::CreateGroup { name: name.clone(), start: convert::start(input.asked.start) };
+    let status = match app.call(create).await? {
+        Creation::Created => StatusCode::CREATED,
+        Creation::Existed => StatusCode::OK,
+    };
     Ok((status, view(&app, name).await?))
 }
 
@@ -109,16 +111,14 @@ pub(crate) async fn delete(
 ) -> Result<Json<DeletedGroup>, Failure> {
     let name = group_name(&topic, &group);
     if input.asked.confirm.as_deref() != Some(&group) {
-        let would = app.ask(Command::WouldDeleteGroup(name)).await?;
-        let Reply::WouldDeleteGroup { backlog, open } = would else { return Err(unexpected()) };
+        let GroupContents { backlog, open } = app.call(WouldDeleteGroup(name)).await?;
         let says = format!(
             "deleting \"{group}\" would drop its place in {backlog} messages ({open} open); \
              repeat with ?confirm={group}"
         );
         return Err(Failure::invalid("confirm", says));
     }
-    let deleted = app.ask(Command::DeleteGroup(name)).await?;
-    let Reply::GroupDeleted { backlog, open } = deleted else { return Err(unexpected()) };
+    let GroupContents { backlog, open } = app.call(DeleteGroup(name)).await?;
     Ok(Json(DeletedGroup { status: "deleted", backlog, open }))
 }
 
@@ -147,7 +147,7 @@ pub(crate) async fn pause(
         reason: reason.unwrap_or_default().into(),
         until: until.map(|at| Timestamp(at.0)),
     };
-    app.ask(Command::Pause(pause)).await?;
+    app.call(pause).await?;
     view(&app, name).await
 }
 
@@ -168,7 +168,7 @@ pub(crate) async fn resume(
     _: Input<Resume>,
 ) -> Result<Json<Group>, Failure> {
     let name = group_name(&topic, &group);
-    app.ask(Command::Resume(name.clone())).await?;
+    app.call(command::Resume(name.clone())).await?;
     view(&app, name).await
 }
 
@@ -196,9 +196,7 @@ pub(crate) async fn seek(
         WireSeekTo::Offset(at) => SeekTo::Offset { partition: at.partition, offset: at.offset },
     };
     let seek = Seek { name: group_name(&topic, &group), to, dry_run };
-    let Reply::Sought(sought) = app.ask(Command::Seek(seek)).await? else {
-        return Err(unexpected());
-    };
+    let sought = app.call(seek).await?;
     let moved = |&(partition, from, to): &(u32, u64, u64)| Moved { partition, from, to };
     Ok(Json(Sought {
         status: "moved",

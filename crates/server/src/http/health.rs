@@ -4,12 +4,12 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use driftq_api::health::{Health, Version};
+use driftq_core::command::{Call, ListGroups, ListTopics};
 use driftq_core::view::{GroupView, TopicView};
-use driftq_core::{Command, Reply};
 
 use super::failure::Failure;
 use super::input::{Input, Nothing};
-use super::{App, NAMESPACE, clock, topic_name, unexpected};
+use super::{App, NAMESPACE, clock, topic_name, typed};
 use crate::cluster::Seat;
 use crate::metrics::Now;
 
@@ -103,14 +103,13 @@ pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String
 }
 
 async fn shown(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), Failure> {
-    let list = Command::ListTopics { namespace: NAMESPACE.into() };
-    let Reply::Topics(topics) = app.ask(list).await? else { return Err(unexpected()) };
+    let topics = app.call(ListTopics { namespace: NAMESPACE.into() }).await?;
     let with_groups = topics.iter().filter(|topic| !topic.groups.is_empty());
-    let asks = with_groups.map(|topic| Command::ListGroups(topic_name(&topic.name))).collect();
+    let list = |topic: &TopicView| ListGroups(topic_name(&topic.name)).into_command();
     let mut groups = Vec::new();
-    for answered in app.node.call_all(asks).await {
-        // A topic that went in between has no groups.
-        if let Ok(Ok(Reply::Groups(found))) = answered {
+    for answered in app.node.call_all(with_groups.map(list).collect()).await {
+        // The topic may have been deleted meanwhile.
+        if let Ok(Ok(found)) = typed::<ListGroups>(answered) {
             groups.extend(found);
         }
     }

@@ -41,16 +41,17 @@ mod session;
 mod settle;
 mod topics;
 mod unread;
+mod words;
 
 use std::sync::Arc;
 
 use axum::Router;
-use driftq_core::command::{GroupName, Pause, Seek, TopicName};
-use driftq_core::{Command, EffectToken, LeaseToken, Text, Token as _};
+use driftq_core::command::{Call, GroupName, Pause, Seek, TopicName};
+use driftq_core::{Answered, Command, EffectToken, LeaseToken, Rejection, Text, Token as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::node::Node;
+use crate::node::{Lost, Node};
 use failure::Failure;
 
 pub use accept::{Listener, serve};
@@ -201,14 +202,20 @@ pub fn router(app: App) -> Router {
 }
 
 impl App {
-    /// Has a command decided; what is refused or lost is told the caller.
-    async fn ask(&self, command: Command) -> Result<driftq_core::Reply, Failure> {
+    /// Sends a command to its shard.
+    async fn call<C: Call>(&self, call: C) -> Result<C::Reply, Failure> {
+        let command = call.into_command();
         let named = named(&command);
-        let answered = self.node.call(command).await?;
+        let answered = typed::<C>(self.node.call(command).await)?;
         answered.map_err(|rejection| match &named {
             Some((topic, group)) => Failure::from(rejection).naming(topic, group.as_deref()),
             None => rejection.into(),
         })
+    }
+
+    /// As [`App::call`], for a caller that handles the rejection.
+    async fn try_call<C: Call>(&self, call: C) -> Result<Result<C::Reply, Rejection>, Failure> {
+        typed::<C>(self.node.call(call.into_command()).await)
     }
 
     /// The token of a text, if it was minted here for this namespace.
@@ -276,10 +283,20 @@ fn other_kind(wanted: &str, text: &str) -> Option<&'static str> {
     None
 }
 
-/// The core answered another question: a defect of ours.
-fn unexpected() -> Failure {
-    tracing::error!("an answer to another question");
-    Failure::new(driftq_api::ErrorCode::Internal, "a defect of the server; it is in its log")
+/// The answer to a call, with the type of its reply.
+fn typed<C: Call>(
+    answered: Result<Answered, Lost>,
+) -> Result<Result<C::Reply, Rejection>, Failure> {
+    match answered? {
+        Ok(reply) => C::reply(reply).map(Ok).ok_or_else(internal_error),
+        Err(rejection) => Ok(Err(rejection)),
+    }
+}
+
+/// A bug in the server.
+fn internal_error() -> Failure {
+    tracing::error!("the reply is not one to this command");
+    Failure::new(driftq_api::ErrorCode::Internal, "internal error; see the server log")
         .with("outcome", "unknown")
 }
 

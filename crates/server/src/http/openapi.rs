@@ -101,7 +101,8 @@ impl Fields {
                 self.named(&named.ref_location).map_or_else(Vec::new, |schema| self.plain(schema))
             }
             RefOr::T(Schema::OneOf(one_of)) => {
-                one_of.items.iter().flat_map(|item| self.plain(item)).collect()
+                let plain = one_of.items.iter().flat_map(|item| self.plain(item));
+                plain.map(|item| with_default(item, one_of.default.as_ref())).collect()
             }
             RefOr::T(Schema::Object(object)) if object.properties.is_empty() => {
                 vec![not_null(schema.clone())]
@@ -122,6 +123,14 @@ fn one_of(mut schemas: Vec<RefOr<Schema>>) -> RefOr<Schema> {
         Ok([only]) => only,
         Err(schemas) => schemas.into_iter().fold(OneOf::builder(), OneOfBuilder::item).into(),
     }
+}
+
+/// The default of an optional field, which utoipa keeps beside its type.
+fn with_default(mut schema: RefOr<Schema>, default: Option<&Value>) -> RefOr<Schema> {
+    if let (RefOr::T(Schema::Object(object)), Some(default)) = (&mut schema, default) {
+        object.default = Some(default.clone());
+    }
+    schema
 }
 
 /// A query has no null.

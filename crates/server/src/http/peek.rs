@@ -8,8 +8,9 @@ use bytes::Bytes;
 use driftq_api::Time;
 use driftq_api::peek::{Messages, Peeked as WirePeeked};
 use driftq_api::schema::{self, TopicName};
-use driftq_core::command::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
-use driftq_core::{Command, Offset, Reply, Timestamp};
+use driftq_api::words;
+use driftq_core::command::{Peek, PeekFilter, Peeked, PeekedMessage, ViewTopic};
+use driftq_core::{Offset, Timestamp};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -17,7 +18,8 @@ use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, Query};
 use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::{App, convert, off_runtime, topic_name, unexpected};
+use super::words::{ToCore, ToWire};
+use super::{App, convert, off_runtime, topic_name};
 
 /// Messages that one call looks at.
 const SCAN_MAX: u64 = 10_000;
@@ -37,8 +39,7 @@ pub(crate) struct Asked {
     step_id: Option<String>,
     tenant_id: Option<String>,
     idempotency_key: Option<String>,
-    #[schema(value_type = Option<schema::PeekState>)]
-    state: Option<String>,
+    state: Option<words::PeekState>,
     since: Option<Time>,
     until: Option<Time>,
     #[schema(default = true)]
@@ -114,9 +115,7 @@ pub(crate) async fn messages(
     }
     let limit = limit(asked.limit)?;
     let name = topic_name(&topic);
-    let Reply::Topic(view) = app.ask(Command::ViewTopic(name.clone())).await? else {
-        return Err(unexpected());
-    };
+    let view = app.call(ViewTopic(name.clone())).await?;
     let partitions = view.partitions.len() as u32;
     if asked.partition.is_some_and(|partition| partition >= partitions) {
         return Err(Failure::invalid("partition", format!("the topic has {partitions}")));
@@ -145,10 +144,7 @@ pub(crate) async fn messages(
             limit: (limit - found.len()) as u32,
             scan: SCAN_MAX - scanned,
         };
-        let Reply::Peeked(slice) = app.ask(Command::Peek(Box::new(peek))).await? else {
-            return Err(unexpected());
-        };
-        let Peeked { messages, scanned: looked_at, next: on } = *slice;
+        let Peeked { messages, scanned: looked_at, next: on } = *app.call(peek).await?;
         scanned += looked_at;
         bytes += messages.iter().map(|peeked| peeked.message.size()).sum::<u64>();
         found.extend(messages);
@@ -173,13 +169,7 @@ pub(crate) async fn messages(
 
 fn filter(asked: &Asked) -> Result<PeekFilter, Failure> {
     let given = |text: &Option<String>| text.as_deref().map(Into::into);
-    let state = asked.state.as_deref().map(|word| {
-        use PeekState::{Leased, Ready, Settled, Waiting};
-        let known = [Ready, Leased, Waiting, Settled].into_iter();
-        let state = known.into_iter().find(|state| state.as_str() == word);
-        state.ok_or_else(|| Failure::invalid("state", "ready, leased, waiting or settled"))
-    });
-    if state.is_some() && asked.group.is_none() {
+    if asked.state.is_some() && asked.group.is_none() {
         return Err(Failure::invalid("state", "it needs group"));
     }
     Ok(PeekFilter {
@@ -190,7 +180,7 @@ fn filter(asked: &Asked) -> Result<PeekFilter, Failure> {
         idempotency_key: given(&asked.idempotency_key),
         since: asked.since.map(|at| Timestamp(at.0)),
         until: asked.until.map(|at| Timestamp(at.0)),
-        state: state.transpose()?,
+        state: asked.state.map(ToCore::core),
     })
 }
 
@@ -204,7 +194,7 @@ fn shown(peeked: &PeekedMessage, with_values: bool, has_group: bool) -> WirePeek
         value: with_values.then(|| convert::value(message)),
         produced_at: convert::time(message.produced_at),
         envelope: convert::wire_envelope(&message.envelope),
-        state: peeked.state.map(PeekState::as_str),
+        state: peeked.state.map(ToWire::wire),
         attempts: has_group.then_some(peeked.attempts),
         last_error: has_group.then_some(&*peeked.last_error),
         next_attempt_at: peeked.next_attempt_at.map(convert::time),

@@ -8,7 +8,6 @@ use driftq_api::schema;
 use driftq_core::command::{
     ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer,
 };
-use driftq_core::{Command, Reply};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -16,7 +15,7 @@ use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text};
 use super::openapi::{Missing, Query};
 use super::pages::{from_cursor, limit, to_cursor};
-use super::{App, topic_name, unexpected};
+use super::{App, topic_name};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -69,18 +68,13 @@ pub(crate) async fn pointers(
         let partition_key = partition_key.into();
         let name =
             PointerQuery { topic: name, name: PointerName { dataset, version, partition_key } };
-        let Reply::Pointer(pointer) = app.ask(Command::ViewPointer(Box::new(name))).await? else {
-            return Err(unexpected());
-        };
+        let pointer = app.call(name).await?;
         let one = WirePointer { topic: Some(topic), ..shown(*pointer) };
         return Ok(Json(Pointed::One(one)));
     }
     let after = cursor.as_deref().map(from_cursor).transpose()?.map(Into::into);
     let list = ListPointers { topic: name, dataset, version, after, limit: limit(asked)? as u32 };
-    let Reply::Pointers(page) = app.ask(Command::ListPointers(Box::new(list))).await? else {
-        return Err(unexpected());
-    };
-    let Pointers { pointers, more } = *page;
+    let Pointers { pointers, more } = *app.call(list).await?;
     let last = pointers.last().filter(|_| more);
     let next_cursor = last.map(|last| to_cursor(&last.name.partition_key));
     let pointers = pointers.into_iter().map(shown).collect();

@@ -8,13 +8,12 @@ use driftq_api::from_base64;
 use driftq_api::message::{Produce as Request, ProduceBatch, ProducedBatch, Receipt};
 use driftq_api::schema::IdempotencyKey;
 use driftq_core::command::Produce;
-use driftq_core::{Answered, Command, Rejection, Reply, Trace};
+use driftq_core::{Rejection, Trace};
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, number, text, unix_ms};
 use super::openapi::{Conflicting, Missing, QueryForm};
-use super::{App, bulk, convert, topic_name, unexpected};
-use crate::node::Lost;
+use super::{App, bulk, convert, topic_name};
 
 impl Ask for Request {
     const QUERY: &'static [Param] = &[
@@ -70,8 +69,8 @@ pub(crate) async fn one(
             return Err(Failure::invalid("envelope.idempotency_key", says));
         }
     }
-    let produce = command(request, trace(&input.headers))?;
-    receipt(topic, app.node.call(produce).await).map(Json)
+    let produce = message(request, trace(&input.headers))?;
+    receipt(topic, app.try_call(produce).await?).map(Json)
 }
 
 /// The header, bare or in double quotes.
@@ -112,10 +111,6 @@ fn is_traceparent(parent: &str) -> bool {
     is_shaped && parts[0] != "ff" && !is_zero(parts[1]) && !is_zero(parts[2])
 }
 
-fn command(request: Request, trace: Option<Box<Trace>>) -> Result<Command, Failure> {
-    Ok(Command::Produce(Box::new(message(request, trace)?)))
-}
-
 pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Produce, Failure> {
     let Request { topic, key, value, value_base64, envelope } = request;
     let value = match (value, value_base64) {
@@ -140,9 +135,11 @@ pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Pro
     })
 }
 
-fn receipt(topic: String, answered: Result<Answered, Lost>) -> Result<Receipt, Failure> {
-    let refused = |why: Rejection| Failure::from(why).in_envelope();
-    let Reply::Produced(receipt) = answered?.map_err(refused)? else { return Err(unexpected()) };
+fn receipt(
+    topic: String,
+    produced: Result<driftq_core::Receipt, Rejection>,
+) -> Result<Receipt, Failure> {
+    let receipt = produced.map_err(|rejection| Failure::from(rejection).in_envelope())?;
     Ok(shown(topic, receipt))
 }
 
@@ -178,12 +175,12 @@ pub(crate) async fn batch(
     }
     let messages = input.asked.messages;
     let trace = trace(&input.headers);
-    let read = |message: Request| {
-        let topic = message.topic.clone();
-        command(message, trace.clone()).map(|command| (command, topic))
+    let call = |request: Request| {
+        let topic = request.topic.clone();
+        message(request, trace.clone()).map(|produce| (produce, topic))
     };
-    let items = messages.into_iter().map(read).collect();
-    let results = bulk::ask_each(&app, items, receipt).await;
+    let items = messages.into_iter().map(call).collect();
+    let results = bulk::call_each(&app, items, receipt).await;
     let accepted = bulk::count(&results, |_| true);
     let refused = results.len() - accepted;
     Ok(Json(ProducedBatch { results, accepted, refused }))

@@ -7,10 +7,10 @@ use std::time::Duration;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{Response, Version};
 use driftq_api::message::{Receive, Received};
+use driftq_core::Session;
 use driftq_core::change::Delivery;
-use driftq_core::command::{GroupName, Join, Peer, PeerKind};
+use driftq_core::command::{GroupName, Join, Peer, PeerKind, ViewGroup};
 use driftq_core::view::Blocked;
-use driftq_core::{Command, Reply, Session};
 
 use super::counted::Counted;
 use super::failure::Failure;
@@ -123,6 +123,6 @@ fn written(node: &Node, deliveries: &[Box<Delivery>], bytes: usize) -> Vec<u8> {
 
 /// Whether messages for a group are being read.
 async fn is_loading(app: &App, name: GroupName) -> bool {
-    let Ok(Reply::Group(view)) = app.ask(Command::ViewGroup(name)).await else { return false };
+    let Ok(view) = app.call(ViewGroup(name)).await else { return false };
     view.partitions.iter().any(|cursor| cursor.blocked == Some(Blocked::Loading))
 }

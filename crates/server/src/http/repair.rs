@@ -4,14 +4,13 @@ use axum::Json;
 use axum::extract::{Path, State};
 use driftq_api::repair::{LostMessages, RedeliveredMessages, Repair as RepairRequest, Repaired};
 use driftq_api::schema::TopicName;
-use driftq_core::command::Repair;
-use driftq_core::{Command, Reply};
+use driftq_core::command::{Repair, ViewTopic};
 use tracing::warn;
 
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag};
 use super::openapi::{Missing, QueryForm};
-use super::{App, topic_name, unexpected};
+use super::{App, topic_name};
 
 impl Ask for RepairRequest {
     const QUERY: &'static [Param] = &[flag("dry_run", &["dry_run"])];
@@ -31,17 +30,13 @@ pub(crate) async fn repair(
 ) -> Result<Json<Repaired>, Failure> {
     let dry_run = input.asked.dry_run;
     let name = topic_name(&topic);
-    let Reply::Topic(view) = app.ask(Command::ViewTopic(name.clone())).await? else {
-        return Err(unexpected());
-    };
+    let view = app.call(ViewTopic(name.clone())).await?;
     let (mut lost, mut redelivered) = (Vec::new(), Vec::new());
     for partition in 0..view.partitions.len() as u32 {
         let mut from = Some(0);
         while let Some(next) = from {
             let repair = Repair { topic: name.clone(), partition, from: next, dry_run };
-            let Reply::Repaired(step) = app.ask(Command::Repair(repair)).await? else {
-                return Err(unexpected());
-            };
+            let step = app.call(repair).await?;
             step.lost.into_iter().for_each(|(from, to)| add_lost(&mut lost, partition, from, to));
             redelivered.extend(step.reopened.into_iter().map(|(group, from, to)| {
                 RedeliveredMessages { group: group.to_string(), partition, from, to }

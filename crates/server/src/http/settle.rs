@@ -4,15 +4,14 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use driftq_api::settle::{self as wire, Op, Settle, SettleMany, Settled, SettledMany};
-use driftq_core::command::{Beside, Claim, Extend, Nack, NackKind};
-use driftq_core::{Answered, Command, Reply};
+use driftq_core::command::{Beside, Call, Claim, Extend, Nack, NackKind};
+use driftq_core::{Command, Rejection, Reply, Timestamp};
 
 use super::body::Purpose;
 use super::failure::Failure;
 use super::input::{Ask, Input, Param, flag, number, text};
 use super::openapi::{Missing, QueryForm, Stale};
-use super::{App, bulk, convert, group_name, unexpected};
-use crate::node::Lost;
+use super::{App, bulk, convert, group_name};
 
 impl Ask for Settle {
     const PURPOSE: Purpose = Purpose::Settle;
@@ -83,8 +82,8 @@ async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, Failure> {
     if asked.op.is_some() {
         return Err(Failure::invalid("op", "the path says it"));
     }
-    let command = command(app, op, asked)?;
-    settled(op, app.node.call(command).await)
+    let call = call(app, op, asked)?;
+    settled(op, app.try_call(call).await?)
 }
 
 /// Settles many deliveries, each by itself.
@@ -101,17 +100,43 @@ pub(crate) async fn many(
     let mut items = Vec::with_capacity(asked.len());
     for one in asked {
         items.push(match one.op {
-            Some(op) => command(&app, op, one).map(|command| (command, op)),
+            Some(op) => call(&app, op, one).map(|call| (call, op)),
             None => Err(Failure::invalid("op", "ack, nack or extend")),
         });
     }
-    let results = bulk::ask_each(&app, items, settled).await;
+    let results = bulk::call_each(&app, items, settled).await;
     let done = bulk::count(&results, |_| true);
     let refused = results.len() - done;
     Ok(Json(SettledMany { results, done, refused }))
 }
 
-fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
+/// A call of any kind. Its reply is the new end of the lease, where it has one.
+enum SettleCall {
+    Ack(Claim),
+    Nack(Nack),
+    Extend(Extend),
+}
+
+impl Call for SettleCall {
+    type Reply = Option<Timestamp>;
+
+    fn into_command(self) -> Command {
+        match self {
+            SettleCall::Ack(claim) => Command::Ack(claim),
+            SettleCall::Nack(nack) => Command::Nack(nack),
+            SettleCall::Extend(extend) => Command::Extend(extend),
+        }
+    }
+
+    fn reply(reply: Reply) -> Option<Option<Timestamp>> {
+        if let Reply::Extended { until } = reply {
+            return Some(Some(until));
+        }
+        matches!(reply, Reply::Done).then_some(None)
+    }
+}
+
+fn call(app: &App, op: Op, asked: Settle) -> Result<SettleCall, Failure> {
     let claim = claim(app, &asked)?;
     let Settle { reason, delay_ms, is_final, release, lease_ms, .. } = asked;
     let is_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some() || release.is_some();
@@ -122,8 +147,8 @@ fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
         return Err(Failure::invalid("lease_ms", "it belongs to an extend"));
     }
     Ok(match op {
-        Op::Ack => Command::Ack(claim),
-        Op::Extend => Command::Extend(Extend { claim, lease_ms }),
+        Op::Ack => SettleCall::Ack(claim),
+        Op::Extend => SettleCall::Extend(Extend { claim, lease_ms }),
         Op::Nack => {
             let kind = match (is_final.unwrap_or(false), release.unwrap_or(false)) {
                 (true, true) => return Err(Failure::invalid("final", "final and release at once")),
@@ -135,7 +160,7 @@ fn command(app: &App, op: Op, asked: Settle) -> Result<Command, Failure> {
                 (false, false) => NackKind::Failed,
             };
             let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
-            Command::Nack(Nack { claim, reason, delay_ms, kind })
+            SettleCall::Nack(Nack { claim, reason, delay_ms, kind })
         }
     })
 }
@@ -175,14 +200,11 @@ fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
     })
 }
 
-fn settled(op: Op, answered: Result<Answered, Lost>) -> Result<Settled, Failure> {
-    let reply = answered??;
-    match op {
-        Op::Ack => Ok(Settled { status: "acked", expires_at: None }),
-        Op::Nack => Ok(Settled { status: "nacked", expires_at: None }),
-        Op::Extend => {
-            let Reply::Extended { until } = reply else { return Err(unexpected()) };
-            Ok(Settled { status: "extended", expires_at: Some(convert::time(until)) })
-        }
-    }
+fn settled(op: Op, reply: Result<Option<Timestamp>, Rejection>) -> Result<Settled, Failure> {
+    let status = match op {
+        Op::Ack => "acked",
+        Op::Nack => "nacked",
+        Op::Extend => "extended",
+    };
+    Ok(Settled { status, expires_at: reply?.map(convert::time) })
 }

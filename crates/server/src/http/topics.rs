@@ -9,8 +9,11 @@ use driftq_api::topic::{
     TopicNames, Topics,
 };
 use driftq_api::{Error, ErrorCode, INTEGER_MAX};
-use driftq_core::command::{CreateTopic, PatchTopic};
-use driftq_core::{Command, Rejection, Reply, SettingName, SettingsChange, SettingsPatch};
+use driftq_core::command::{
+    self, CreateTopic, Creation, DeleteTopic, ListTopics, PatchTopic, TopicContents, ViewTopic,
+    WouldDeleteTopic,
+};
+use driftq_core::{Rejection, SettingName, SettingsChange, SettingsPatch};
 use serde::Deserialize;
 use serde::de::Error as _;
 use serde_json::value::RawValue;
@@ -20,7 +23,7 @@ use super::failure::Failure;
 use super::input::{Ask, Confirm, Input, Nothing, Param, flag, from_json, number, text};
 use super::openapi::{Exists, Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
-use super::{App, NAMESPACE, convert, topic_name, unexpected};
+use super::{App, NAMESPACE, convert, topic_name};
 
 impl Ask for Create {
     const QUERY: &'static [Param] =
@@ -46,16 +49,17 @@ pub(crate) async fn create(
     };
     let settings = settings.map(|raw| patch_of(&raw)).transpose()?.unwrap_or_default();
     let topic = topic_name(&name);
-    let create = Box::new(CreateTopic { name: topic.clone(), partitions, settings });
-    let answered = app.node.call(Command::CreateTopic(create)).await?;
+    let create = CreateTopic { name: topic.clone(), partitions, settings };
+    let answered = app.try_call(create).await?;
     if let Err(rejection @ Rejection::TopicExists { .. }) = answered {
         let current = view(&app, topic).await?;
         let current = serde_json::to_value(current).expect("a topic is plain");
         return Err(Failure::from(rejection).with("current", current));
     }
-    let is_new = matches!(answered?, Reply::TopicCreated { .. });
-    let (code, status) =
-        if is_new { (StatusCode::CREATED, "created") } else { (StatusCode::OK, "exists") };
+    let (code, status) = match answered? {
+        Creation::Created => (StatusCode::CREATED, "created"),
+        Creation::Existed => (StatusCode::OK, "exists"),
+    };
     Ok((code, Json(CreatedTopic { status, name, partitions })))
 }
 
@@ -90,10 +94,7 @@ fn in_settings(Failure(error): Failure) -> Failure {
 }
 
 async fn view(app: &App, name: driftq_core::command::TopicName) -> Result<Topic, Failure> {
-    let Reply::Topic(view) = app.ask(Command::ViewTopic(name)).await? else {
-        return Err(unexpected());
-    };
-    Ok(convert::topic(&view, true))
+    Ok(convert::topic(&*app.call(ViewTopic(name)).await?, true))
 }
 
 /// One topic.
@@ -138,8 +139,7 @@ pub(crate) async fn list(
 ) -> Result<Json<TopicList>, Failure> {
     let List { detail, limit, cursor } = input.asked;
     let pages = Pages::new(limit, cursor.as_deref())?;
-    let list = Command::ListTopics { namespace: NAMESPACE.into() };
-    let Reply::Topics(views) = app.ask(list).await? else { return Err(unexpected()) };
+    let views = app.call(ListTopics { namespace: NAMESPACE.into() }).await?;
     if !detail {
         let topics = views.iter().map(|view| view.name.to_string()).collect();
         return Ok(Json(TopicList::Names(TopicNames { topics })));
@@ -166,10 +166,7 @@ pub(crate) async fn patch(
     input: Input<Patch>,
 ) -> Result<Json<Topic>, Failure> {
     let settings = change_of(&input.asked.settings)?;
-    let patch = Box::new(PatchTopic { name: topic_name(&topic), settings });
-    let Reply::Topic(view) = app.ask(Command::PatchTopic(patch)).await? else {
-        return Err(unexpected());
-    };
+    let view = app.call(PatchTopic { name: topic_name(&topic), settings }).await?;
     Ok(Json(convert::topic(&view, true)))
 }
 
@@ -261,17 +258,14 @@ pub(crate) async fn delete(
 ) -> Result<Json<DeletedTopic>, Failure> {
     let name = topic_name(&topic);
     if input.asked.confirm.as_deref() != Some(&topic) {
-        let would = app.ask(Command::WouldDeleteTopic(name)).await?;
-        let Reply::WouldDeleteTopic { messages, open, groups, dead_letters } = would else {
-            return Err(unexpected());
-        };
+        let TopicContents { messages, open, groups, dead_letters } =
+            app.call(WouldDeleteTopic(name)).await?;
         let says = format!(
             "deleting \"{topic}\" would drop {messages} messages ({open} open), {groups} groups, \
              {dead_letters} dead letters; repeat with ?confirm={topic}"
         );
         return Err(Failure::invalid("confirm", says));
     }
-    let deleted = app.ask(Command::DeleteTopic(name)).await?;
-    let Reply::TopicDeleted { messages, dead_letters } = deleted else { return Err(unexpected()) };
+    let command::DeletedTopic { messages, dead_letters } = app.call(DeleteTopic(name)).await?;
     Ok(Json(DeletedTopic { status: "deleted", messages, dead_letters }))
 }

@@ -83,7 +83,7 @@ pub(super) fn dead_letters() -> Vec<Row> {
             (r#"{"filter":["g"]}"#, invalid("filter")),
             (r#"{"filter":{},"limit":0}"#, invalid("limit")),
             (r#"{"filter":{},"limit":1001}"#, invalid("limit")),
-            (r#"{"filter":{"reason":"bad"}}"#, invalid("reason")),
+            (r#"{"filter":{"reason":"bad"}}"#, invalid("filter.reason")),
             (r#"{"filter":{"until":"now"}}"#, invalid("filter.until")),
             (r#"{"ids":["ID"],"dry_run":"true"}"#, invalid("dry_run")),
         ],

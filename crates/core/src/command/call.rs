@@ -1,0 +1,281 @@
+//! Commands that clients send, each with the type of its reply.
+
+use crate::audit::Tip;
+use crate::command::{
+    AuditSlice, Began, Begin, Claim, Command, Commit, CommitReceipt, CreateTopic, DeadLetters,
+    EffectQuery, EffectView, Effects, Explain, Explained, Extend, ExtendEffect, Finish, GroupName,
+    ListDead, ListEffects, ListPointers, Nack, PatchTopic, Pause, Peek, Peeked, Pointer,
+    PointerQuery, Pointers, Produce, Produced, Purge, ReadAudit, Redrive, Repair, Repaired, Reply,
+    Resolve, Seek, Sought, Start, TopicName,
+};
+use crate::id::{MessageId, ShardId, Text};
+use crate::message::Receipt;
+use crate::time::Timestamp;
+use crate::view::{GroupView, TopicView};
+
+/// A command whose reply has one type.
+pub trait Call {
+    /// What it is answered with.
+    type Reply;
+
+    /// As a shard takes it.
+    fn into_command(self) -> Command;
+
+    /// The reply, if it is one to this command.
+    fn reply(reply: Reply) -> Option<Self::Reply>;
+}
+
+/// Whether a create command created something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Creation {
+    /// It did.
+    Created,
+    /// The same existed before.
+    Existed,
+}
+
+/// Create a group.
+#[derive(Debug, Clone)]
+pub struct CreateGroup {
+    /// Its name.
+    pub name: GroupName,
+    /// Where it starts.
+    pub start: Start,
+}
+
+/// Delete a topic.
+#[derive(Debug, Clone)]
+pub struct DeleteTopic(pub TopicName);
+
+/// What a deleted topic held.
+#[derive(Debug, Clone, Copy)]
+pub struct DeletedTopic {
+    /// Messages.
+    pub messages: u64,
+    /// Dead letters.
+    pub dead_letters: u64,
+}
+
+/// Count what [`DeleteTopic`] would delete.
+#[derive(Debug, Clone)]
+pub struct WouldDeleteTopic(pub TopicName);
+
+/// What a topic holds.
+#[derive(Debug, Clone, Copy)]
+pub struct TopicContents {
+    /// Messages.
+    pub messages: u64,
+    /// Messages that are open in some group.
+    pub open: u64,
+    /// Groups.
+    pub groups: u64,
+    /// Dead letters.
+    pub dead_letters: u64,
+}
+
+/// Delete a group.
+#[derive(Debug, Clone)]
+pub struct DeleteGroup(pub GroupName);
+
+/// Count what [`DeleteGroup`] would delete.
+#[derive(Debug, Clone)]
+pub struct WouldDeleteGroup(pub GroupName);
+
+/// What a group had before it.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupContents {
+    /// Messages that are not settled.
+    pub backlog: u64,
+    /// Those of them that are open.
+    pub open: u64,
+}
+
+/// End a pause.
+#[derive(Debug, Clone)]
+pub struct Resume(pub GroupName);
+
+/// Show a topic.
+#[derive(Debug, Clone)]
+pub struct ViewTopic(pub TopicName);
+
+/// Show a group.
+#[derive(Debug, Clone)]
+pub struct ViewGroup(pub GroupName);
+
+/// Show all topics of a namespace, dead-letter topics included.
+#[derive(Debug, Clone)]
+pub struct ListTopics {
+    /// The namespace.
+    pub namespace: Text,
+}
+
+/// Show all groups of a topic.
+#[derive(Debug, Clone)]
+pub struct ListGroups(pub TopicName);
+
+/// Count the dead letters that a [`Purge`] would delete.
+#[derive(Debug, Clone)]
+pub struct WouldPurge(pub Purge);
+
+/// Show how long an audit chain is.
+#[derive(Debug, Clone)]
+pub struct ViewChain {
+    /// The shard of the chain.
+    pub shard: ShardId,
+    /// The namespace of the chain.
+    pub namespace: Text,
+}
+
+/// Ack a delivery.
+#[derive(Debug, Clone)]
+pub struct Ack(pub Claim);
+
+/// A message that was redriven.
+#[derive(Debug, Clone, Copy)]
+pub struct RedrivenAs {
+    /// Its new id.
+    pub new: MessageId,
+    /// An earlier redrive did it.
+    pub already: bool,
+}
+
+/// An effect that has finished.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// The effect.
+    pub effect: EffectView,
+    /// The same finish was accepted before.
+    pub repeated: bool,
+}
+
+/// A commit that is done.
+#[derive(Debug, Clone)]
+pub struct Committed {
+    /// One receipt for each message.
+    pub produced: Vec<CommitReceipt>,
+    /// The same commit was accepted before.
+    pub repeated: bool,
+}
+
+/// What is known under the name of an effect.
+#[derive(Debug, Clone)]
+pub enum NamedEffect {
+    /// An effect.
+    Effect(Box<EffectView>),
+    /// A message that was produced with this idempotency key.
+    Produced(Box<Produced>),
+}
+
+macro_rules! calls {
+    ($($call:ty, $command:expr => $answer:ty, $pattern:pat => $value:expr;)*) => {$(
+        impl Call for $call {
+            type Reply = $answer;
+
+            fn into_command(self) -> Command {
+                let command: fn($call) -> Command = $command;
+                command(self)
+            }
+
+            fn reply(reply: Reply) -> Option<$answer> {
+                if let $pattern = reply { Some($value) } else { None }
+            }
+        }
+    )*};
+}
+
+calls! {
+    PatchTopic, |call| Command::PatchTopic(Box::new(call)) => Box<TopicView>, Reply::Topic(view) => view;
+    DeleteTopic, |call| Command::DeleteTopic(call.0) => DeletedTopic,
+        Reply::TopicDeleted { messages, dead_letters } => DeletedTopic { messages, dead_letters };
+    WouldDeleteTopic, |call| Command::WouldDeleteTopic(call.0) => TopicContents,
+        Reply::WouldDeleteTopic { messages, open, groups, dead_letters } =>
+            TopicContents { messages, open, groups, dead_letters };
+    ViewTopic, |call| Command::ViewTopic(call.0) => Box<TopicView>, Reply::Topic(view) => view;
+    ListTopics, |call| Command::ListTopics { namespace: call.namespace } => Vec<TopicView>, Reply::Topics(views) => views;
+
+    DeleteGroup, |call| Command::DeleteGroup(call.0) => GroupContents,
+        Reply::GroupDeleted { backlog, open } => GroupContents { backlog, open };
+    WouldDeleteGroup, |call| Command::WouldDeleteGroup(call.0) => GroupContents,
+        Reply::WouldDeleteGroup { backlog, open } => GroupContents { backlog, open };
+    Pause, Command::Pause => (), Reply::Done => ();
+    Resume, |call| Command::Resume(call.0) => (), Reply::Done => ();
+    Seek, Command::Seek => Sought, Reply::Sought(sought) => sought;
+    ViewGroup, |call| Command::ViewGroup(call.0) => Box<GroupView>, Reply::Group(view) => view;
+    ListGroups, |call| Command::ListGroups(call.0) => Vec<GroupView>, Reply::Groups(views) => views;
+
+    Produce, |call| Command::Produce(Box::new(call)) => Receipt, Reply::Produced(receipt) => receipt;
+    Peek, |call| Command::Peek(Box::new(call)) => Box<Peeked>, Reply::Peeked(peeked) => peeked;
+    Explain, |call| Command::Explain(Box::new(call)) => Box<Explained>, Reply::Explained(explained) => explained;
+    Repair, Command::Repair => Repaired, Reply::Repaired(repaired) => repaired;
+
+    Ack, |call| Command::Ack(call.0) => (), Reply::Done => ();
+    Nack, Command::Nack => (), Reply::Done => ();
+    Extend, Command::Extend => Timestamp, Reply::Extended { until } => until;
+    Commit, |call| Command::Commit(Box::new(call)) => Committed,
+        Reply::Committed { produced, repeated } => Committed { produced, repeated };
+
+    ListDead, |call| Command::ListDead(Box::new(call)) => Box<DeadLetters>, Reply::DeadLetters(letters) => letters;
+    Redrive, Command::Redrive => RedrivenAs, Reply::Redriven { new, already } => RedrivenAs { new, already };
+    Purge, |call| Command::Purge(Box::new(call)) => u64, Reply::Purged { purged } => purged;
+    WouldPurge, |call| Command::WouldPurge(Box::new(call.0)) => u64, Reply::Purged { purged } => purged;
+
+    Begin, |call| Command::Begin(Box::new(call)) => Box<Began>, Reply::Began(began) => began;
+    Finish, |call| Command::Finish(Box::new(call)) => Finished,
+        Reply::Finished { effect, repeated } => Finished { effect: *effect, repeated };
+    ExtendEffect, |call| Command::ExtendEffect(Box::new(call)) => Timestamp, Reply::Extended { until } => until;
+    Resolve, |call| Command::Resolve(Box::new(call)) => Box<EffectView>, Reply::Effect(effect) => effect;
+    ListEffects, |call| Command::ListEffects(Box::new(call)) => Box<Effects>, Reply::Effects(effects) => effects;
+
+    PointerQuery, |call| Command::ViewPointer(Box::new(call)) => Box<Pointer>, Reply::Pointer(pointer) => pointer;
+    ListPointers, |call| Command::ListPointers(Box::new(call)) => Box<Pointers>, Reply::Pointers(page) => page;
+    ViewChain, |call| Command::ViewChain { shard: call.shard, namespace: call.namespace } => Tip, Reply::Chain(tip) => tip;
+    ReadAudit, |call| Command::ReadAudit(Box::new(call)) => Box<AuditSlice>, Reply::Audit(slice) => slice;
+}
+
+impl Call for CreateTopic {
+    type Reply = Creation;
+
+    fn into_command(self) -> Command {
+        Command::CreateTopic(Box::new(self))
+    }
+
+    fn reply(reply: Reply) -> Option<Creation> {
+        if let Reply::TopicCreated { .. } = reply {
+            return Some(Creation::Created);
+        }
+        matches!(reply, Reply::TopicExists { .. }).then_some(Creation::Existed)
+    }
+}
+
+impl Call for CreateGroup {
+    type Reply = Creation;
+
+    fn into_command(self) -> Command {
+        Command::CreateGroup(self.name, self.start)
+    }
+
+    fn reply(reply: Reply) -> Option<Creation> {
+        if let Reply::GroupCreated { .. } = reply {
+            return Some(Creation::Created);
+        }
+        matches!(reply, Reply::GroupExists { .. }).then_some(Creation::Existed)
+    }
+}
+
+impl Call for EffectQuery {
+    type Reply = NamedEffect;
+
+    fn into_command(self) -> Command {
+        Command::ViewEffect(Box::new(self))
+    }
+
+    fn reply(reply: Reply) -> Option<NamedEffect> {
+        if let Reply::Effect(effect) = reply {
+            Some(NamedEffect::Effect(effect))
+        } else if let Reply::TakenKey(produced) = reply {
+            Some(NamedEffect::Produced(produced))
+        } else {
+            None
+        }
+    }
+}
