@@ -87,7 +87,7 @@ async fn a_commit_whose_wait_was_cancelled_is_unknown() {
     let cluster = Cluster::start(15).await.expect("a server");
     // A session of ours asks for the warning itself.
     let quiet = "ALTER DATABASE postgres SET client_min_messages = error";
-    cluster.sql(quiet).await.expect("it is told");
+    cluster.sql(quiet).await.expect("the database is altered");
     let engine = open(&cluster).await;
     let (owner, _) = engine.claim(SHARD).await.expect("a claim succeeds");
     wait_for_nobody(&cluster).await;

@@ -25,7 +25,7 @@ use crate::view::{GroupView, TopicView};
 
 pub use audit::{AuditSlice, ReadAudit};
 pub use call::{
-    Ack, Call, Committed, CreateGroup, Creation, DeleteGroup, DeleteTopic, DeletedTopic, Finished,
+    Call, Committed, CreateGroup, Creation, DeleteGroup, DeleteTopic, DeletedTopic, Finished,
     GroupContents, ListGroups, ListTopics, NamedEffect, RedrivenAs, Resume, TopicContents,
     ViewChain, ViewGroup, ViewTopic, WouldDeleteGroup, WouldDeleteTopic, WouldPurge,
 };

@@ -2,11 +2,11 @@
 
 use crate::audit::Tip;
 use crate::command::{
-    AuditSlice, Began, Begin, Claim, Command, Commit, CommitReceipt, CreateTopic, DeadLetters,
-    EffectQuery, EffectView, Effects, Explain, Explained, Extend, ExtendEffect, Finish, GroupName,
-    ListDead, ListEffects, ListPointers, Nack, PatchTopic, Pause, Peek, Peeked, Pointer,
-    PointerQuery, Pointers, Produce, Produced, Purge, ReadAudit, Redrive, Repair, Repaired, Reply,
-    Resolve, Seek, Sought, Start, TopicName,
+    AuditSlice, Began, Begin, Command, Commit, CommitReceipt, CreateTopic, DeadLetters,
+    EffectQuery, EffectView, Effects, Explain, Explained, ExtendEffect, Finish, GroupName,
+    ListDead, ListEffects, ListPointers, PatchTopic, Pause, Peek, Peeked, Pointer, PointerQuery,
+    Pointers, Produce, Produced, Purge, ReadAudit, Redrive, Repair, Repaired, Reply, Resolve, Seek,
+    Sought, Start, TopicName,
 };
 use crate::id::{MessageId, ShardId, Text};
 use crate::message::Receipt;
@@ -126,10 +126,6 @@ pub struct ViewChain {
     pub namespace: Text,
 }
 
-/// Ack a delivery.
-#[derive(Debug, Clone)]
-pub struct Ack(pub Claim);
-
 /// A message that was redriven.
 #[derive(Debug, Clone, Copy)]
 pub struct RedrivenAs {
@@ -208,9 +204,6 @@ calls! {
     Explain, |call| Command::Explain(Box::new(call)) => Box<Explained>, Reply::Explained(explained) => explained;
     Repair, Command::Repair => Repaired, Reply::Repaired(repaired) => repaired;
 
-    Ack, |call| Command::Ack(call.0) => (), Reply::Done => ();
-    Nack, Command::Nack => (), Reply::Done => ();
-    Extend, Command::Extend => Timestamp, Reply::Extended { until } => until;
     Commit, |call| Command::Commit(Box::new(call)) => Committed,
         Reply::Committed { produced, repeated } => Committed { produced, repeated };
 

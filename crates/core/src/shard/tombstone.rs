@@ -68,7 +68,7 @@ fn is_plain(now: Timestamp, entry: &Entry, settings: &Settings) -> bool {
 }
 
 impl Shard {
-    /// An entry is closed whose late acks find a settled message: only those of its last attempt are done.
+    /// Stores that the delivery is settled, so that a late ack succeeds for the last attempt only.
     pub(super) fn remember_ack(&self, now: Timestamp, held: &Held<'_>, changes: &mut Vec<Change>) {
         let Held { topic, group, lane, offset, entry } = *held;
         let settings = &topic.settings;

@@ -296,7 +296,7 @@ fn what_a_dead_letter_brought_forth_and_nobody_takes_lies_beside_it() {
     );
 }
 
-/// No topic has accepted its key as new, so that an outcome of before is its outcome too.
+/// No topic has accepted its key as new, so an outcome that is kept under the key applies to it.
 #[test]
 fn an_undeliverable_message_is_no_new_effect_of_its_key() {
     check_on(

@@ -78,7 +78,8 @@ pub(crate) async fn records(
     };
     let slice = app.call(read).await?;
     let link = |(text, tip): (String, Tip)| {
-        let record = RawValue::from_string(text).map_err(|_| internal_error())?;
+        let record = RawValue::from_string(text)
+            .map_err(|_| internal_error("an audit record is not JSON"))?;
         Ok(Link { record, hash: tip.hash.to_string() })
     };
     let records = slice.records.into_iter().map(link).collect::<Result<_, Failure>>()?;

@@ -351,7 +351,7 @@ pub(crate) async fn purge(
         by: by.clone(),
         reason: reason.clone(),
     };
-    // Not every id needs to be one of a dead letter.
+    // Some ids may name no dead letter.
     let mut matched = 0;
     for chunk in meant.chunks(PURGE_MAX) {
         matched += app.call(WouldPurge(purge(chunk))).await?;

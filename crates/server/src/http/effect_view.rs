@@ -137,7 +137,8 @@ fn resolution(resolution: &Resolution) -> WireResolution {
 pub(crate) fn taken(name: &EffectQuery, scope: &str, taken: &Produced) -> Result<Effect, Failure> {
     let topic = scope.split('/').nth(1).unwrap_or_default();
     let receipt = super::produce::shown(topic.to_owned(), taken.receipt.clone());
-    let receipt = serde_json::value::to_raw_value(&receipt).map_err(|_| internal_error())?;
+    let receipt = serde_json::value::to_raw_value(&receipt)
+        .map_err(|_| internal_error("a receipt cannot be written as JSON"))?;
     Ok(Effect {
         tenant_id: name.tenant().to_owned(),
         scope: scope.to_owned(),

@@ -288,14 +288,16 @@ fn typed<C: Call>(
     answered: Result<Answered, Lost>,
 ) -> Result<Result<C::Reply, Rejection>, Failure> {
     match answered? {
-        Ok(reply) => C::reply(reply).map(Ok).ok_or_else(internal_error),
+        Ok(reply) => C::reply(reply).map(Ok).ok_or_else(|| internal_error(WRONG_REPLY)),
         Err(rejection) => Ok(Err(rejection)),
     }
 }
 
+const WRONG_REPLY: &str = "a shard answered with the reply to another command";
+
 /// A bug in the server.
-fn internal_error() -> Failure {
-    tracing::error!("the reply is not one to this command");
+fn internal_error(what: &str) -> Failure {
+    tracing::error!(what, "internal error");
     Failure::new(driftq_api::ErrorCode::Internal, "internal error; see the server log")
         .with("outcome", "unknown")
 }

@@ -9,7 +9,7 @@ use driftq_core::{Command, ConsumerId, Line, Rejection, Reply, Session, ShardId,
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use super::{App, internal_error};
+use super::{App, WRONG_REPLY, internal_error};
 use crate::budget::ConsumerShare;
 use crate::cluster::There;
 use crate::node::{Deliveries, Given, Handed, Node};
@@ -55,7 +55,7 @@ impl Connection {
         let refused =
             |why: Rejection| Failure::from(why).naming(&name.topic.topic, Some(&*name.group));
         let Reply::Joined { consumer: number, .. } = answered.map_err(refused)? else {
-            return Err(internal_error());
+            return Err(internal_error(WRONG_REPLY));
         };
         leaving.consumer = None;
         let session = session(consumer, Timestamp(0));

@@ -167,7 +167,7 @@ async fn a_copied_directory_is_served_again_only_as_a_restored_one() {
     offline::directory_restored(directory.path()).expect("restored");
     let engine =
         driftq_storage::sqlite::Sqlite::open(directory.path(), None).expect("it is served");
-    assert!(engine.identity().restore > 0, "tokens of before the copy would be valid in both");
+    assert!(engine.identity().restore > 0, "tokens issued before the copy would be valid in both");
 }
 
 /// While a server runs on it, and not otherwise.

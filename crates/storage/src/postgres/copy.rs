@@ -61,8 +61,8 @@ struct Piece {
     rows: Vec<Row>,
 }
 
-/// Copies a data directory that nobody serves into a database that holds no storage, and marks the directory, so that no
-/// server starts on it any more. Reports the rows of each table to `far`, and returns them for all.
+/// Copies a data directory into an empty database, and marks the directory so that no server starts on it. Reports the
+/// rows of each table to `far`, and returns them for all tables. Fails while a server runs on the directory.
 pub async fn copy(
     data: &Path,
     url: &str,

@@ -57,7 +57,7 @@ fn fill(source: &Connection, to: &Path) -> Result<(), BackupError> {
     Ok(())
 }
 
-/// No token or id of before is valid in the storage. So it may be served even if it was copied to a database.
+/// Invalidates all tokens and ids issued before. A directory that was copied to a database may be served after this.
 fn begin_again(connection: &Connection, path: &Path) -> Result<Identity, OpenError> {
     let mut identity = read_identity(connection, path)?;
     identity.begin_again(wall_clock());

@@ -73,7 +73,7 @@ pub enum OpenError {
     Database(#[from] rusqlite::Error),
 }
 
-/// The name under which a directory says that it was copied to a database.
+/// The `meta` row of a directory that was copied to a database.
 const COPIED: &str = "copied";
 
 /// Work for a thread that has a connection.
