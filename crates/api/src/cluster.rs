@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Time;
-use crate::schema::{NodeId, NodeState, ShardState};
+use crate::schema::NodeId;
+use crate::words::{NodeState, ShardState};
 
 /// `GET /v1/nodes`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -21,8 +22,7 @@ pub struct Node {
     pub node: String,
     pub address: String,
     pub version: String,
-    #[schema(value_type = NodeState)]
-    pub state: &'static str,
+    pub state: NodeState,
     pub shards: u32,
     pub joined_at: Time,
     pub renewed_at: Time,
@@ -47,8 +47,7 @@ pub struct Shards {
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Shard {
     pub shard: u32,
-    #[schema(value_type = ShardState)]
-    pub state: &'static str,
+    pub state: ShardState,
     #[schema(value_type = Option<NodeId>)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,

@@ -7,10 +7,11 @@ use utoipa::ToSchema;
 use crate::effect::Finish;
 use crate::limits::{COMMIT_EFFECTS_MAX, COMMIT_MESSAGES_MAX, COMMIT_POINTERS_MAX};
 use crate::message::{Produce, Receipt};
+use crate::number::DelayMs;
 use crate::pointer::SetPointer;
-use crate::schema::{AnyJson, CommittedStatus, LeaseToken, QueuedStatus, TopicName};
+use crate::schema::{AnyJson, LeaseToken, TopicName};
 use crate::strict::objects;
-use crate::words::CommitSettle;
+use crate::words::{CommitSettle, CommittedStatus, QueuedStatus};
 
 /// `POST /v1/commit`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -22,8 +23,7 @@ pub struct Commit {
     #[schema(default = "ack")]
     pub settle: Option<CommitSettle>,
     pub reason: Option<String>,
-    #[schema(maximum = 604800000)]
-    pub delay_ms: Option<u64>,
+    pub delay_ms: Option<DelayMs>,
     #[serde(rename = "final")]
     pub is_final: Option<bool>,
     #[serde(default, deserialize_with = "objects::<_, _, 0, COMMIT_EFFECTS_MAX>")]
@@ -43,8 +43,7 @@ pub struct Commit {
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Committed {
-    #[schema(value_type = CommittedStatus)]
-    pub status: &'static str,
+    pub status: CommittedStatus,
     pub repeated: bool,
     pub produced: Vec<Produced>,
 }
@@ -63,8 +62,7 @@ pub enum Produced {
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Queued {
-    #[schema(value_type = QueuedStatus)]
-    pub status: &'static str,
+    pub status: QueuedStatus,
     #[schema(value_type = TopicName)]
     pub topic: String,
     pub deduplicated: bool,

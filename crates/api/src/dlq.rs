@@ -4,43 +4,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Time;
+use crate::death::Death;
 use crate::limits::{ITEMS_MAX, PURGE_IDS_MAX};
 use crate::message::{Envelope, Value, value_shape};
-use crate::schema::{GroupName, MessageId, PageCursor, RedrivenStatus, TopicName};
-use crate::strict::{optional_integer, optional_object, optional_texts};
-use crate::words::{DeadLetterState, DeathReason};
-
-/// How a dead letter came to be.
-#[derive(Debug, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "the API reference says what each field is")]
-pub struct Death {
-    pub origin: Origin,
-    #[schema(value_type = GroupName)]
-    pub group: String,
-    pub reason: DeathReason,
-    pub attempts: u32,
-    pub last_error: String,
-    pub last_owner: String,
-    pub produced_at: Time,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub first_delivered_at: Option<Time>,
-    pub dead_at: Time,
-    pub tenant_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub idempotency_key: Option<String>,
-}
-
-/// Where it was when it died.
-#[derive(Debug, Serialize, ToSchema)]
-#[expect(missing_docs, reason = "the API reference says what each field is")]
-pub struct Origin {
-    #[schema(value_type = TopicName)]
-    pub topic: String,
-    pub partition: u32,
-    pub offset: u64,
-    #[schema(value_type = MessageId)]
-    pub id: String,
-}
+use crate::number::{Integer, Limit};
+use crate::schema::{MessageId, PageCursor};
+use crate::strict::{optional_object, optional_texts};
+use crate::words::{DeadLetterState, DeathReason, RedrivenStatus};
 
 /// Which dead letters are meant.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
@@ -118,8 +88,7 @@ pub struct Redrive {
     pub ids: Option<Vec<String>>,
     #[serde(default, deserialize_with = "optional_object")]
     pub filter: Option<Filter>,
-    #[schema(minimum = 1, maximum = 1000)]
-    pub limit: Option<u32>,
+    pub limit: Option<Limit>,
     #[serde(default)]
     pub dry_run: bool,
     #[serde(default)]
@@ -145,8 +114,7 @@ pub struct Redriven {
 pub struct RedrivenOne {
     #[schema(value_type = MessageId)]
     pub id: String,
-    #[schema(value_type = RedrivenStatus)]
-    pub status: &'static str,
+    pub status: RedrivenStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub new: Option<Place>,
 }
@@ -171,8 +139,7 @@ pub struct Purge {
     pub ids: Option<Vec<String>>,
     #[serde(default, deserialize_with = "optional_object")]
     pub filter: Option<Filter>,
-    #[serde(default, deserialize_with = "optional_integer")]
-    pub confirm: Option<u64>,
+    pub confirm: Option<Integer>,
     pub by: Option<String>,
     pub reason: Option<String>,
 }

@@ -5,12 +5,15 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::Time;
+use crate::number::{EffectTtlMs, Integer, LeaseMs, ProviderWindowMs};
 use crate::schema::{
-    AnyJson, BeginDecision, DoubtCause, DownstreamKey, EffectKey, EffectStatus, EffectToken,
-    ExtendedStatus, LeaseToken, Nonce, Owner, PageCursor, Probe, RequestHash, ScopeName, Tenant,
+    AnyJson, DownstreamKey, EffectKey, EffectToken, LeaseToken, Nonce, Owner, PageCursor,
+    RequestHash, ScopeName, Tenant,
 };
-use crate::strict::optional_integer;
-use crate::words::{EffectState, FinishStatus, Keep, OnDoubt, ResolvedAs};
+use crate::words::{
+    BeginDecision, DoubtAction, DoubtCause, EffectState, EffectStatus, ExtendedStatus,
+    FinishStatus, Keep, OnDoubt, ResolvedAs,
+};
 
 /// `POST /v1/idempotency/begin`, and `reacquire` without what belongs to a first begin.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
@@ -29,15 +32,9 @@ pub struct Begin {
     #[schema(value_type = Option<RequestHash>)]
     pub request_hash: Option<String>,
     pub on_doubt: Option<OnDoubt>,
-    #[schema(minimum = 250, maximum = 43200000)]
-    #[serde(default, deserialize_with = "optional_integer")]
-    pub lease_ms: Option<u64>,
-    #[schema(minimum = 60000, maximum = 31536000000_i64)]
-    #[serde(default, deserialize_with = "optional_integer")]
-    pub ttl_ms: Option<u64>,
-    #[schema(minimum = 1, maximum = 315360000000_i64)]
-    #[serde(default, deserialize_with = "optional_integer")]
-    pub provider_window_ms: Option<u64>,
+    pub lease_ms: Option<LeaseMs>,
+    pub ttl_ms: Option<EffectTtlMs>,
+    pub provider_window_ms: Option<ProviderWindowMs>,
     #[schema(value_type = Option<Owner>)]
     pub owner: Option<String>,
     #[schema(value_type = Option<Nonce>)]
@@ -58,9 +55,7 @@ pub struct Reacquire {
     pub request: Option<String>,
     #[schema(value_type = Option<RequestHash>)]
     pub request_hash: Option<String>,
-    #[schema(minimum = 250, maximum = 43200000)]
-    #[serde(default, deserialize_with = "optional_integer")]
-    pub lease_ms: Option<u64>,
+    pub lease_ms: Option<LeaseMs>,
     #[schema(value_type = Option<Owner>)]
     pub owner: Option<String>,
     #[schema(value_type = Option<Nonce>)]
@@ -71,11 +66,9 @@ pub struct Reacquire {
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Began {
-    #[schema(value_type = BeginDecision)]
-    pub decision: &'static str,
+    pub decision: BeginDecision,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Probe>)]
-    pub action: Option<&'static str>,
+    pub action: Option<DoubtAction>,
     #[schema(value_type = ScopeName)]
     pub scope: String,
     #[schema(value_type = EffectKey)]
@@ -98,8 +91,7 @@ pub struct Began {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<EffectState>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<EffectStatus>)]
-    pub status: Option<&'static str>,
+    pub status: Option<EffectStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,8 +116,7 @@ pub struct Doubt {
     pub owner: String,
     pub began_at: Time,
     pub since: Time,
-    #[schema(value_type = DoubtCause)]
-    pub cause: &'static str,
+    pub cause: DoubtCause,
 }
 
 /// `POST /v1/idempotency/finish`.
@@ -151,8 +142,7 @@ pub struct Finish {
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Finished {
     pub state: EffectState,
-    #[schema(value_type = EffectStatus)]
-    pub status: &'static str,
+    pub status: EffectStatus,
     pub fence: u64,
     pub repeated: bool,
 }
@@ -165,9 +155,7 @@ pub struct Finished {
 pub struct Extend {
     #[schema(value_type = EffectToken)]
     pub token: String,
-    #[schema(minimum = 250, maximum = 43200000)]
-    #[serde(default, deserialize_with = "optional_integer")]
-    pub lease_ms: Option<u64>,
+    pub lease_ms: Option<LeaseMs>,
 }
 
 /// The new end.
@@ -175,8 +163,7 @@ pub struct Extend {
 #[schema(as = EffectExtended)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Extended {
-    #[schema(value_type = ExtendedStatus)]
-    pub status: &'static str,
+    pub status: ExtendedStatus,
     pub expires_at: Time,
 }
 
@@ -191,8 +178,7 @@ pub struct Resolve {
     pub key: String,
     #[schema(value_type = Option<Tenant>)]
     pub tenant_id: Option<String>,
-    #[serde(deserialize_with = "crate::strict::integer")]
-    pub fence: u64,
+    pub fence: Integer,
     #[serde(rename = "as")]
     pub resolve_as: ResolvedAs,
     #[schema(default = 0)]
@@ -229,8 +215,7 @@ pub struct Effect {
     #[schema(value_type = EffectKey)]
     pub key: String,
     pub state: EffectState,
-    #[schema(value_type = EffectStatus)]
-    pub status: &'static str,
+    pub status: EffectStatus,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fence: Option<u64>,
     #[serde(skip_serializing_if = "String::is_empty")]

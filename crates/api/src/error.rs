@@ -1,124 +1,188 @@
-//! Refusals and failures.
+//! Errors: a code with its status, and what the code adds to the body.
+
+pub mod details;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
-use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{OneOf, Ref, RefOr, Required, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
-/// What kind of refusal or failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[expect(missing_docs, reason = "the table of the API reference says when each comes")]
-pub enum ErrorCode {
-    InvalidArgument,
-    Unauthenticated,
-    PermissionDenied,
-    NotFound,
-    MethodNotAllowed,
-    RequestTimeout,
-    FailedPrecondition,
-    StaleLease,
-    StaleFence,
-    AlreadyExists,
-    InProgress,
-    InDoubt,
-    TooLarge,
-    Conflict,
-    ResourceExhausted,
-    Internal,
-    Unavailable,
-}
+use crate::words::CommitPart;
 
-impl ErrorCode {
-    /// All of them.
-    pub const ALL: [ErrorCode; 17] = [
-        ErrorCode::InvalidArgument,
-        ErrorCode::Unauthenticated,
-        ErrorCode::PermissionDenied,
-        ErrorCode::NotFound,
-        ErrorCode::MethodNotAllowed,
-        ErrorCode::RequestTimeout,
-        ErrorCode::FailedPrecondition,
-        ErrorCode::StaleLease,
-        ErrorCode::StaleFence,
-        ErrorCode::AlreadyExists,
-        ErrorCode::InProgress,
-        ErrorCode::InDoubt,
-        ErrorCode::TooLarge,
-        ErrorCode::Conflict,
-        ErrorCode::ResourceExhausted,
-        ErrorCode::Internal,
-        ErrorCode::Unavailable,
-    ];
+/// One line per code: status, whether a retry can succeed. The struct of the same name in [`details`] has its fields.
+macro_rules! errors {
+    ($($code:ident: $status:literal, $retryable:literal;)*) => {
+        /// The kind of an error.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+        #[expect(missing_docs, reason = "the API reference explains each code")]
+        pub enum ErrorCode { $($code),* }
 
-    /// The status it travels with.
-    pub fn status(self) -> u16 {
-        match self {
-            ErrorCode::InvalidArgument => 400,
-            ErrorCode::Unauthenticated => 401,
-            ErrorCode::PermissionDenied => 403,
-            ErrorCode::NotFound => 404,
-            ErrorCode::MethodNotAllowed => 405,
-            ErrorCode::RequestTimeout => 408,
-            ErrorCode::FailedPrecondition
-            | ErrorCode::StaleLease
-            | ErrorCode::StaleFence
-            | ErrorCode::AlreadyExists
-            | ErrorCode::InProgress
-            | ErrorCode::InDoubt => 409,
-            ErrorCode::TooLarge => 413,
-            ErrorCode::Conflict => 422,
-            ErrorCode::ResourceExhausted => 429,
-            ErrorCode::Internal => 500,
-            ErrorCode::Unavailable => 503,
+        impl ErrorCode {
+            /// Every code.
+            pub const ALL: &[ErrorCode] = &[$(ErrorCode::$code),*];
+
+            /// The HTTP status of a response with this code.
+            pub fn status(self) -> u16 {
+                match self { $(ErrorCode::$code => $status),* }
+            }
+
+            /// Whether the same bytes, sent again later, can succeed.
+            pub fn is_retryable(self) -> bool {
+                match self { $(ErrorCode::$code => $retryable),* }
+            }
+
+            /// The schema of the details, and the schemas it refers to.
+            fn details_schema(self, referred: &mut Vec<(String, RefOr<Schema>)>) -> RefOr<Schema> {
+                match self {
+                    $(ErrorCode::$code => {
+                        details::$code::schemas(referred);
+                        details::$code::schema()
+                    })*
+                }
+            }
         }
-    }
 
-    /// Whether the same bytes, sent again later, can succeed.
-    pub fn is_retryable(self) -> bool {
-        matches!(
-            self,
-            ErrorCode::RequestTimeout
-                | ErrorCode::InProgress
-                | ErrorCode::InDoubt
-                | ErrorCode::ResourceExhausted
-                | ErrorCode::Unavailable
-        )
-    }
+        /// What a code adds to the body of an error.
+        #[derive(Debug, Clone, Serialize)]
+        #[serde(untagged)]
+        #[expect(missing_docs, reason = "each has the name of its code")]
+        pub enum Details { $($code(details::$code)),* }
+
+        impl Details {
+            fn code(&self) -> ErrorCode {
+                match self { $(Details::$code(_) => ErrorCode::$code),* }
+            }
+        }
+
+        $(impl From<details::$code> for Details {
+            fn from(details: details::$code) -> Details {
+                Details::$code(details)
+            }
+        })*
+    };
 }
 
-/// The body of every answer that is not a success.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+errors! {
+    InvalidArgument: 400, false;
+    Unauthenticated: 401, false;
+    PermissionDenied: 403, false;
+    NotFound: 404, false;
+    MethodNotAllowed: 405, false;
+    RequestTimeout: 408, true;
+    FailedPrecondition: 409, false;
+    StaleLease: 409, false;
+    StaleFence: 409, false;
+    AlreadyExists: 409, false;
+    InProgress: 409, true;
+    InDoubt: 409, true;
+    TooLarge: 413, false;
+    Conflict: 422, false;
+    ResourceExhausted: 429, true;
+    Internal: 500, false;
+    Unavailable: 503, true;
+}
+
+/// The body of every response that is not a success.
+#[derive(Debug, Clone, Serialize)]
 pub struct Error {
     /// For programs.
-    pub error: ErrorCode,
+    error: ErrorCode,
     /// For people; may change.
     pub message: String,
     /// Whether the same bytes, sent again later, can succeed.
-    pub retryable: bool,
-    /// Names the request in the server's log.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    retryable: bool,
+    /// The id of the request in the server's log. A result within a batch has none: its response has it.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub request_id: String,
-    /// What else this kind of error says.
+    /// The rejected item of a commit.
     #[serde(flatten)]
-    pub more: Map<String, Value>,
+    pub item: Option<CommitItem>,
+    /// What the code adds.
+    #[serde(flatten)]
+    pub details: Details,
+}
+
+/// An item of a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CommitItem {
+    /// The list it is in.
+    pub part: CommitPart,
+    /// Its index there.
+    pub index: usize,
 }
 
 impl Error {
-    /// An error that says no more than this.
-    pub fn new(error: ErrorCode, message: impl Into<String>) -> Error {
+    /// An error of a whole request, whose id is not known yet.
+    pub fn new(details: impl Into<Details>, message: impl Into<String>) -> Error {
+        let details = details.into();
+        let error = details.code();
         Error {
             error,
             message: message.into(),
             retryable: error.is_retryable(),
             request_id: String::new(),
-            more: Map::new(),
+            item: None,
+            details,
         }
     }
 
-    /// With one more field.
-    #[must_use]
-    pub fn with(mut self, field: &str, value: impl Into<Value>) -> Error {
-        self.more.insert(field.to_owned(), value.into());
-        self
+    /// Its code.
+    pub fn code(&self) -> ErrorCode {
+        self.error
     }
 }
+
+impl ErrorCode {
+    /// The name of the schema of errors with this code.
+    pub fn schema_name(self) -> String {
+        format!("{self:?}")
+    }
+
+    /// The schemas of all errors, and those they refer to.
+    pub fn schemas() -> Vec<(String, RefOr<Schema>)> {
+        let mut schemas = vec![(CommitPart::name().into_owned(), CommitPart::schema())];
+        for code in ErrorCode::ALL {
+            let details = code.details_schema(&mut schemas);
+            schemas.push((code.schema_name(), code.error_schema(details)));
+        }
+        schemas
+    }
+
+    fn error_schema(self, details: RefOr<Schema>) -> RefOr<Schema> {
+        let RefOr::T(Schema::Object(mut error)) = details else {
+            unreachable!("details are structs with named fields")
+        };
+        let text = || ObjectBuilder::new().schema_type(Type::String);
+        let code = serde_json::to_value(self).expect("a code is a word");
+        let retryable = ObjectBuilder::new()
+            .schema_type(Type::Boolean)
+            .enum_values(Some([self.is_retryable()]));
+        let index = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0));
+        let common: [(&str, Required, RefOr<Schema>); 6] = [
+            ("error", Required::True, text().enum_values(Some([code])).into()),
+            ("message", Required::True, text().into()),
+            ("retryable", Required::True, retryable.into()),
+            ("request_id", Required::False, text().into()),
+            ("part", Required::False, Ref::from_schema_name(CommitPart::name()).into()),
+            ("index", Required::False, index.into()),
+        ];
+        for (name, required, schema) in common {
+            error.properties.insert(name.to_owned(), schema);
+            if required == Required::True {
+                error.required.push(name.to_owned());
+            }
+        }
+        error.into()
+    }
+}
+
+impl PartialSchema for Error {
+    fn schema() -> RefOr<Schema> {
+        let codes = ErrorCode::ALL.iter();
+        let refs = codes.map(|code| Ref::from_schema_name(code.schema_name()));
+        refs.fold(OneOf::builder(), |one_of, code| one_of.item(code)).into()
+    }
+}
+
+impl ToSchema for Error {}

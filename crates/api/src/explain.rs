@@ -8,10 +8,10 @@ use crate::clock::HeldClock;
 use crate::effect::Effect;
 use crate::group::{Consumer, Cursor};
 use crate::schema::{
-    Blocked, EffectKey, EventKind, ExplainState, GroupName, MessageId, NotKept, ScopeName,
-    TopicName, WhatEffect, WhatGroup, WhatMessage,
+    EffectKey, GroupName, MessageId, NotKept, ScopeName, TopicName, WhatEffect, WhatGroup,
+    WhatMessage,
 };
-use crate::words::EffectState;
+use crate::words::{Blocked, EffectState, EventKind, ExplainState};
 
 /// `GET /v1/explain`.
 #[derive(Debug, Serialize, ToSchema)]
@@ -92,8 +92,7 @@ pub struct Event {
     pub at: Time,
     #[schema(value_type = GroupName)]
     pub group: String,
-    #[schema(value_type = EventKind)]
-    pub event: &'static str,
+    pub event: EventKind,
     pub attempt: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
@@ -108,8 +107,7 @@ pub struct Event {
 pub struct InGroup {
     #[schema(value_type = GroupName)]
     pub group: String,
-    #[schema(value_type = ExplainState)]
-    pub state: &'static str,
+    pub state: ExplainState,
     pub says: String,
     pub attempts: u32,
     pub max_attempts: i32,
@@ -121,8 +119,7 @@ pub struct InGroup {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Blocked>)]
-    pub blocked: Option<&'static str>,
+    pub blocked: Option<Blocked>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<MessageId>)]
     pub dead_letter: Option<String>,

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::Time;
-use crate::schema::{Blocked, DeletedStatus, GroupName, MovedStatus, PageCursor, TopicName};
-use crate::strict::{integer, object, short};
+use crate::number::{Integer, PartitionNumber};
+use crate::schema::{GroupName, PageCursor, TopicName};
+use crate::strict::{object, short};
+use crate::words::{Blocked, DeletedStatus, MovedStatus};
 
 /// Where a group begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
@@ -82,11 +84,9 @@ pub struct AtTime {
 #[serde(deny_unknown_fields)]
 pub struct AtOffset {
     /// Which partition.
-    #[schema(maximum = 1023)]
-    pub partition: u32,
+    pub partition: PartitionNumber,
     /// Which offset.
-    #[serde(deserialize_with = "integer")]
-    pub offset: u64,
+    pub offset: Integer,
 }
 
 /// `POST …/seek`.
@@ -105,8 +105,7 @@ pub struct Seek {
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Sought {
-    #[schema(value_type = MovedStatus)]
-    pub status: &'static str,
+    pub status: MovedStatus,
     pub dry_run: bool,
     pub partitions: Vec<Moved>,
     pub redelivers: u64,
@@ -173,8 +172,7 @@ pub struct Cursor {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_retry_at: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<Blocked>)]
-    pub blocked: Option<&'static str>,
+    pub blocked: Option<Blocked>,
 }
 
 /// Who takes part in a group.
@@ -208,8 +206,7 @@ pub struct Groups {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DeletedGroup {
     /// `deleted`.
-    #[schema(value_type = DeletedStatus)]
-    pub status: &'static str,
+    pub status: DeletedStatus,
     /// What it had not settled.
     pub backlog: u64,
     /// What of that was open.

@@ -4,14 +4,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::Time;
-use crate::schema::{EngineName, HealthStatus};
+use crate::schema::EngineName;
+use crate::words::HealthStatus;
 
 /// `GET /v1/healthz`, and `GET /v1/readyz`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Health {
     /// `ok`, `ready` or `not_ready`.
-    #[schema(value_type = HealthStatus)]
-    pub status: &'static str,
+    pub status: HealthStatus,
     /// Why it is not ready, or what needs attention although it is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,

@@ -10,11 +10,13 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use crate::Time;
 use crate::group::{SeekEnd, Start};
 use crate::limits::ITEMS_MAX;
+use crate::number::{BackoffMs, Credit, LeaseMs, Limit, MaxAttempts, PartitionNumber, WaitMs};
 use crate::schema::{
     Base64, EnvelopeText, GroupName, IdempotencyKey, LeaseToken, MessageId, MessageKey, Owner,
-    ProducedStatus, Tenant, TopicName,
+    Tenant, TopicName,
 };
 use crate::strict::{objects, optional_object};
+use crate::words::ProducedStatus;
 
 /// What a producer says of a message beside its key and value.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -40,8 +42,7 @@ pub struct Envelope {
     #[schema(value_type = Option<EnvelopeText>)]
     pub target_topic: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(maximum = 1023)]
-    pub partition_override: Option<u32>,
+    pub partition_override: Option<PartitionNumber>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Time>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,14 +55,11 @@ pub struct Envelope {
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct RetryPolicy {
-    #[schema(minimum = -1, maximum = 1000)]
-    pub max_attempts: i32,
+    pub max_attempts: MaxAttempts,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(maximum = 31536000000i64)]
-    pub backoff_ms: Option<u64>,
+    pub backoff_ms: Option<BackoffMs>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(maximum = 31536000000i64)]
-    pub max_backoff_ms: Option<u64>,
+    pub max_backoff_ms: Option<BackoffMs>,
 }
 
 /// `POST /v1/produce`, and an item of `POST /v1/produce/batch`.
@@ -98,8 +96,7 @@ pub struct ProduceBatch {
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Receipt {
-    #[schema(value_type = ProducedStatus)]
-    pub status: &'static str,
+    pub status: ProducedStatus,
     #[schema(value_type = TopicName)]
     pub topic: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -145,11 +142,10 @@ pub struct Consume {
     #[schema(value_type = Owner)]
     pub owner: String,
     #[serde(default)]
-    #[schema(minimum = 250, maximum = 43200000)]
-    pub lease_ms: Option<u64>,
+    pub lease_ms: Option<LeaseMs>,
     #[serde(default)]
-    #[schema(minimum = 1, maximum = 10000, default = 2)]
-    pub credit: Option<u32>,
+    #[schema(default = 2)]
+    pub credit: Option<Credit>,
     #[serde(default)]
     #[schema(value_type = Option<SeekEnd>)]
     pub start: Option<Start>,
@@ -167,14 +163,13 @@ pub struct Receive {
     #[schema(value_type = Owner)]
     pub owner: String,
     #[serde(default)]
-    #[schema(minimum = 250, maximum = 43200000)]
-    pub lease_ms: Option<u64>,
+    pub lease_ms: Option<LeaseMs>,
     #[serde(default)]
-    #[schema(minimum = 1, maximum = 1000, default = 1)]
-    pub max: Option<u32>,
+    #[schema(default = 1)]
+    pub max: Option<Limit>,
     #[serde(default)]
-    #[schema(maximum = 60000, default = 20000)]
-    pub wait_ms: Option<u64>,
+    #[schema(default = 20000)]
+    pub wait_ms: Option<WaitMs>,
     #[serde(default)]
     #[schema(value_type = Option<SeekEnd>)]
     pub start: Option<Start>,
@@ -230,7 +225,7 @@ pub struct Delivery<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub redriven: Option<Redriven>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub dlq: Option<crate::dlq::Death>,
+    pub dlq: Option<crate::death::Death>,
 }
 
 /// Proof of the lease.

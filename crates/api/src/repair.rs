@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::schema::{GroupName, RepairedStatus};
+use crate::schema::GroupName;
+use crate::words::RepairedStatus;
 
 /// `POST …/repair`.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -18,8 +19,7 @@ pub struct Repair {
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Repaired {
-    #[schema(value_type = RepairedStatus)]
-    pub status: &'static str,
+    pub status: RepairedStatus,
     pub dry_run: bool,
     pub lost: Vec<LostMessages>,
     pub redelivered: Vec<RedeliveredMessages>,

@@ -43,11 +43,6 @@ fn words(words: &[&str]) -> ObjectBuilder {
     text().enum_values(Some(words.iter().copied()))
 }
 
-/// One of these words.
-pub(crate) fn word(of: &[&str]) -> Object {
-    words(of).build()
-}
-
 schemas! {
     /// A topic, also one of dead letters.
     TopicName = text()
@@ -121,28 +116,6 @@ schemas! {
     /// Where the next page begins. Opaque.
     PageCursor = text().pattern(Some("^[A-Za-z0-9_-]+$"));
 
-    /// How a topic came to be.
-    TopicStatus = words(&["created", "exists"]);
-    /// It is gone.
-    DeletedStatus = words(&["deleted"]);
-    /// It is stored.
-    ProducedStatus = words(&["produced"]);
-    /// The cursor moved.
-    MovedStatus = words(&["moved"]);
-    /// A dry run is `checked`.
-    RepairedStatus = words(&["repaired", "checked"]);
-    /// What was done to a delivery.
-    SettledStatus = words(&["acked", "nacked", "extended"]);
-    /// What was done to a dead letter.
-    RedrivenStatus = words(&["redriven", "already", "would"]);
-    /// Whether it serves.
-    HealthStatus = words(&["ok", "ready", "not_ready"]);
-    /// Why no fresh message goes out of a partition.
-    Blocked = words(&[
-        "paused", "no_consumers", "no_credit", "in_flight_limit", "max_open", "nothing_new", "open_limit", "loading", "quarantined",
-    ]);
-    /// Where a message is in a group, or was.
-    ExplainState = words(&["ready", "leased", "waiting", "settled", "dead", "trimmed"]);
     /// A message is explained.
     WhatMessage = words(&["message"]);
     /// A group is explained.
@@ -151,34 +124,8 @@ schemas! {
     WhatEffect = words(&["effect"]);
     /// What happened to a message before.
     NotKept = words(&["not kept"]);
-    /// What happens to messages.
-    EventKind = words(&[
-        "delivered", "extended", "expired", "nacked", "returned", "acked", "dead", "purged",
-    ]);
     /// Where rows live.
     EngineName = words(&["memory", "sqlite", "postgres"]);
-    /// Whether a node takes shards.
-    NodeState = words(&["taking", "stopping", "drained", "beside", "gone"]);
-    /// Whether somebody serves a shard.
-    ShardState = words(&["held", "free", "lost"]);
-    /// Where messages without a key go.
-    Keyless = words(&["partition_0", "round_robin"]).default(Some("partition_0".into()));
-    /// Whether consuming makes groups.
-    GroupsWord = words(&["open", "declared"]).default(Some("open".into()));
-    /// What to do with an effect.
-    BeginDecision = words(&["EXECUTE", "REPLAY", "RETRYABLE", "IN_DOUBT"]);
-    /// Ask the provider.
-    Probe = words(&["probe"]);
-    /// How far an effect is, as v1 calls it.
-    EffectStatus = words(&["PENDING", "COMMITTED", "FAILED"]);
-    /// Why nobody knows.
-    DoubtCause = words(&["lease_expired", "reported", "abandoned"]);
     /// What the ledger accepted.
     Accepted = words(&["begin", "finish", "resolve"]);
-    /// On its way.
-    QueuedStatus = words(&["queued"]);
-    /// All of it is done.
-    CommittedStatus = words(&["committed"]);
-    /// It goes on.
-    ExtendedStatus = words(&["extended"]);
 }

@@ -6,8 +6,10 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::Time;
 use crate::limits::ITEMS_MAX;
-use crate::schema::{GroupName, LeaseToken, Owner, SettledStatus, TopicName};
-use crate::strict::{objects, optional_integer};
+use crate::number::{DelayMs, Integer, LeaseMs, PartitionNumber};
+use crate::schema::{GroupName, LeaseToken, Owner, TopicName};
+use crate::strict::objects;
+use crate::words::SettledStatus;
 
 /// The delivery that is meant: by its token, or by place and owner as in v1.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
@@ -20,20 +22,16 @@ pub struct Settle {
     pub topic: Option<String>,
     #[schema(value_type = Option<GroupName>)]
     pub group: Option<String>,
-    #[schema(maximum = 1023)]
-    pub partition: Option<u32>,
-    #[serde(default, deserialize_with = "optional_integer")]
-    pub offset: Option<u64>,
+    pub partition: Option<PartitionNumber>,
+    pub offset: Option<Integer>,
     #[schema(value_type = Option<Owner>)]
     pub owner: Option<String>,
     pub reason: Option<String>,
-    #[schema(maximum = 604800000)]
-    pub delay_ms: Option<u64>,
+    pub delay_ms: Option<DelayMs>,
     #[serde(rename = "final")]
     pub is_final: Option<bool>,
     pub release: Option<bool>,
-    #[schema(minimum = 250, maximum = 43200000)]
-    pub lease_ms: Option<u64>,
+    pub lease_ms: Option<LeaseMs>,
     pub op: Option<Op>,
 }
 
@@ -147,8 +145,7 @@ pub struct SettleMany {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Settled {
     /// `acked`, `nacked` or `extended`.
-    #[schema(value_type = SettledStatus)]
-    pub status: &'static str,
+    pub status: SettledStatus,
     /// The new end of an extended lease.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Time>,

@@ -89,8 +89,8 @@ where
         if items.len() < MIN || (items.len() == MAX && seq.next_element::<IgnoredAny>()?.is_some())
         {
             return Err(Error::custom(match MIN {
-                0 => format!("are at most {MAX}"),
-                _ => format!("{MIN} to {MAX} are possible"),
+                0 => format!("must have at most {MAX} items"),
+                _ => format!("must have between {MIN} and {MAX} items"),
             }));
         }
         Ok(items)
@@ -129,27 +129,6 @@ where
     let text = Box::<RawValue>::deserialize(deserializer)?;
     let text = if text.get().len() > BYTES_MAX { "null" } else { text.get() };
     serde_json::from_str(text).map_err(Error::custom)
-}
-
-pub(crate) fn integer<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    match u64::deserialize(deserializer)? {
-        fits @ 0..=INTEGER_MAX => Ok(fits),
-        _ => Err(Error::custom("integers are below 9007199254740992")),
-    }
-}
-
-/// As [`integer`], where it may be absent.
-pub fn optional_integer<'de, D>(deserializer: D) -> Result<Option<u64>, D::Error>
-where
-    D: Deserializer<'de>,
-{
-    struct Integer(u64);
-    impl<'de> Deserialize<'de> for Integer {
-        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Integer, D::Error> {
-            integer(deserializer).map(Integer)
-        }
-    }
-    Ok(Option::<Integer>::deserialize(deserializer)?.map(|integer| integer.0))
 }
 
 #[cfg(test)]
@@ -199,13 +178,23 @@ mod tests {
         let finish = r#"{"token":"","status":"UNKNOWN"}"#;
         let pointer = r#"{"dataset":"","version":"","partition_key":"","location":""}"#;
         let rows = [
-            (read::<SettleMany>(&items), 1_000, "{}", "1 to 1000 are possible"),
-            (read::<ProduceBatch>(&messages), 1_000, message, "1 to 1000 are possible"),
-            (read::<Redrive>(&ids), 1_000, id, "1 to 1000 are possible"),
-            (read::<Purge>(&ids), 100_000, id, "1 to 100000 are possible"),
-            (read::<Commit>(&list("effects", finish)), 32, finish, "are at most 32"),
-            (read::<Commit>(&list("produce", message)), 100, message, "are at most 100"),
-            (read::<Commit>(&list("pointers", pointer)), 100, pointer, "are at most 100"),
+            (read::<SettleMany>(&items), 1_000, "{}", "must have between 1 and 1000 items"),
+            (read::<ProduceBatch>(&messages), 1_000, message, "must have between 1 and 1000 items"),
+            (read::<Redrive>(&ids), 1_000, id, "must have between 1 and 1000 items"),
+            (read::<Purge>(&ids), 100_000, id, "must have between 1 and 100000 items"),
+            (read::<Commit>(&list("effects", finish)), 32, finish, "must have at most 32 items"),
+            (
+                read::<Commit>(&list("produce", message)),
+                100,
+                message,
+                "must have at most 100 items",
+            ),
+            (
+                read::<Commit>(&list("pointers", pointer)),
+                100,
+                pointer,
+                "must have at most 100 items",
+            ),
         ];
         for ((bytes, refused), max, item, says) in rows {
             let most = 64 + (max + 2) * (item.len() + 1);

@@ -1,13 +1,14 @@
 //! Topics.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use crate::Time;
-use crate::schema::{DeletedStatus, NewTopicName, PageCursor, TopicName, TopicStatus};
-use crate::settings::{NewSettings, Settings, SettingsPatch};
+use crate::number::PartitionCount;
+use crate::schema::{NewTopicName, PageCursor, TopicName};
+use crate::settings::{Settings, SettingsPatch};
+use crate::strict::{object, optional_object};
+use crate::words::{DeletedStatus, TopicStatus};
 
 /// `POST /v1/topics`.
 #[derive(Debug, Default, Deserialize, ToSchema)]
@@ -17,21 +18,18 @@ pub struct CreateTopic {
     #[schema(value_type = NewTopicName)]
     pub name: String,
     /// 1 if absent or 0.
-    #[serde(default)]
-    #[schema(minimum = 0, maximum = 1024, default = 1)]
-    pub partitions: Option<i64>,
-    /// What differs from the defaults.
-    #[serde(default)]
-    #[schema(value_type = Option<NewSettings>)]
-    pub settings: Option<Box<RawValue>>,
+    #[schema(default = 1)]
+    pub partitions: Option<PartitionCount>,
+    /// The settings that differ from the defaults.
+    #[serde(default, deserialize_with = "optional_object")]
+    pub settings: Option<SettingsPatch>,
 }
 
 /// The answer to `POST /v1/topics`.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CreatedTopic {
     /// `created` or `exists`.
-    #[schema(value_type = TopicStatus)]
-    pub status: &'static str,
+    pub status: TopicStatus,
     /// Its name.
     #[schema(value_type = TopicName)]
     pub name: String,
@@ -43,21 +41,20 @@ pub struct CreatedTopic {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PatchTopic {
-    /// What is to change; null puts a setting back to its default.
-    #[schema(value_type = SettingsPatch)]
-    pub settings: Box<RawValue>,
+    /// The settings to change.
+    #[serde(deserialize_with = "object")]
+    pub settings: SettingsPatch,
 }
 
 /// A topic.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Topic {
     #[schema(value_type = TopicName)]
     pub name: String,
     pub partitions: u32,
     pub created_at: Time,
-    #[schema(value_type = Settings)]
-    pub settings: Value,
+    pub settings: Settings,
     pub changed_settings: Vec<String>,
     pub messages: u64,
     pub bytes: u64,
@@ -68,7 +65,7 @@ pub struct Topic {
 }
 
 /// One partition of a topic.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Clone, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Partition {
     pub partition: u32,
@@ -111,8 +108,7 @@ pub enum TopicList {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DeletedTopic {
     /// `deleted`.
-    #[schema(value_type = DeletedStatus)]
-    pub status: &'static str,
+    pub status: DeletedStatus,
     /// Messages that went with it.
     pub messages: u64,
     /// Dead letters that went with it.

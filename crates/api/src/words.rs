@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 macro_rules! words {
-    ($($(#[$doc:meta])* $name:ident in $case:tt { $($word:ident),* })*) => {$(
+    ($($(#[$doc:meta])* $name:ident in $case:tt { $($(#[$attribute:meta])* $word:ident),* })*) => {$(
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
         #[serde(rename_all = $case)]
         #[expect(missing_docs, reason = "the API reference explains each word")]
-        pub enum $name { $($word),* }
+        pub enum $name { $($(#[$attribute])* $word),* }
     )*};
 }
 
@@ -36,4 +36,74 @@ words! {
     DeadLetterStates in "snake_case" { Dead, Redriven, All }
     /// The state of a message in a group.
     PeekState in "snake_case" { Ready, Leased, Waiting, Settled }
+    /// What a worker does with an effect.
+    BeginDecision in "SCREAMING_SNAKE_CASE" { Execute, Replay, Retryable, InDoubt, InProgress }
+    /// What happens next to an effect in doubt.
+    DoubtAction in "snake_case" { Probe, Park }
+    /// The list of a commit that an item is in.
+    CommitPart in "snake_case" { Effects, Produce, Pointers }
+    /// Why a valid value is rejected.
+    InvalidReason in "snake_case" { Deadline }
+    /// What does not exist.
+    MissingKind in "snake_case" { Route, Topic, Group, Message, Effect, Pointer, Node, Shard }
+    /// Whether a failed request may have changed something.
+    Outcome in "snake_case" { Unknown, None }
+    /// Why a message is not redriven.
+    RedriveState in "snake_case" { EffectsExpired }
+    /// The state of a message whose lease is over.
+    StaleLeaseState in "snake_case" { Leased, Waiting, Settled, Dead, Generation, Gone }
+    /// What differs from the first request.
+    ConflictField in "snake_case" { Value, Request, Outcome, Commit }
+    /// Which limit is reached.
+    ExhaustedReason in "snake_case" {
+        PartitionBufferFull, PartitionBufferBytesFull, StorageLow, Connections, OutboxFull, Topics, Cursors, Memory
+    }
+    /// Whether a topic was created.
+    TopicStatus in "snake_case" { Created, Exists }
+    /// A topic or group was deleted.
+    DeletedStatus in "snake_case" { Deleted }
+    /// A message was stored.
+    ProducedStatus in "snake_case" { Produced }
+    /// A message will be stored on another shard.
+    QueuedStatus in "snake_case" { Queued }
+    /// A commit was made.
+    CommittedStatus in "snake_case" { Committed }
+    /// The lease of an effect was extended.
+    ExtendedStatus in "snake_case" { Extended }
+    /// A group was moved.
+    MovedStatus in "snake_case" { Moved }
+    /// Whether a topic was repaired. A dry run is `checked`.
+    RepairedStatus in "snake_case" { Repaired, Checked }
+    /// How a delivery was settled.
+    SettledStatus in "snake_case" { Acked, Nacked, Extended }
+    /// Whether a dead letter was redriven.
+    RedrivenStatus in "snake_case" { Redriven, Already, Would }
+    /// Whether the server is alive and ready.
+    HealthStatus in "snake_case" { Ok, Ready, NotReady }
+    /// Why a partition delivers no new message to a group.
+    Blocked in "snake_case" {
+        Paused, NoConsumers, NoCredit, InFlightLimit, MaxOpen, NothingNew, OpenLimit, Loading, Quarantined
+    }
+    /// The state of a message in a group, also after it is settled.
+    ExplainState in "snake_case" { Ready, Leased, Waiting, Settled, Dead, Trimmed }
+    /// What happened to a message.
+    EventKind in "snake_case" {
+        Delivered, Extended, Expired, Nacked, Returned, Acked, Dead, Purged
+    }
+    /// Whether a node serves shards.
+    NodeState in "snake_case" { Taking, Stopping, Drained, Beside, Gone }
+    /// Whether a node serves a shard.
+    ShardState in "snake_case" { Held, Free, Lost }
+    /// The state of an effect in the words of v1.
+    EffectStatus in "SCREAMING_SNAKE_CASE" { Pending, Committed, Failed }
+    /// Why the outcome of an effect is unknown.
+    DoubtCause in "snake_case" { LeaseExpired, Reported, Abandoned }
+    /// Where messages without a key go.
+    Keyless in "snake_case" {
+        #[serde(rename = "partition_0")]
+        Partition0,
+        RoundRobin
+    }
+    /// Whether consuming creates groups.
+    GroupsWord in "snake_case" { Open, Declared }
 }

@@ -32,7 +32,7 @@ impl Scope {
         let wrong = || {
             Rejection::invalid("scope", "is op/<name>, effect/<topic>/<group> or produce/<topic>")
         };
-        let topic = |name: &str| {
+        let topic = |name: &str| -> Result<TopicName, Rejection> {
             check_name("scope", name, DLQ_TOPIC_BYTES_MAX)?;
             Ok(TopicName { namespace: namespace.clone(), topic: name.into() })
         };

@@ -52,7 +52,8 @@ pub use pipeline::{
 pub use recovery::{Recovered, Recovery};
 pub use session::{HEARTBEAT_MS, Line, STALLED_MS, Session};
 pub use settings::{
-    Groups, Keyless, OnDoubt, RetryPolicy, SettingName, Settings, SettingsChange, SettingsPatch,
+    Groups, InvalidSetting, Keyless, OnDoubt, RetryPolicy, SettingName, Settings, SettingsChange,
+    SettingsPatch,
 };
 pub use shard::{Image, Shard, ShardConfig};
 pub use time::Timestamp;

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::command::Rejection;
 use crate::id::{MessageId, Offset, Text};
 use crate::settings::RetryPolicy;
 use crate::time::Timestamp;
@@ -58,7 +57,7 @@ pub struct RetryRequest {
 
 impl RetryRequest {
     /// What can be told before its topic is known.
-    pub(crate) fn check(&self) -> Result<(), Rejection> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         self.over(&RetryPolicy { max_attempts: 1, backoff_ms: 0, max_backoff_ms: 0 }).check()
     }
 

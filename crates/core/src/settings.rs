@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::Rejection;
 use crate::limits::{ATTEMPTS_MAX, LEASE_MS_MAX, LEASE_MS_MIN};
 
 /// How often and how late a message is tried again.
@@ -23,20 +22,17 @@ impl RetryPolicy {
         self.max_attempts >= 0 && i64::from(spent) >= i64::from(self.max_attempts)
     }
 
-    pub(crate) fn check(&self) -> Result<(), Rejection> {
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
         let attempts_fit =
             self.max_attempts == -1 || (1..=ATTEMPTS_MAX).contains(&self.max_attempts);
         if !attempts_fit {
-            return Err(Rejection::invalid("retry_policy", "max_attempts is 1 to 1000, or -1"));
+            return Err("max_attempts must be between 1 and 1000, or -1");
         }
         if self.backoff_ms > self.max_backoff_ms {
-            return Err(Rejection::invalid(
-                "retry_policy",
-                "backoff_ms is more than max_backoff_ms",
-            ));
+            return Err("backoff_ms must not exceed max_backoff_ms");
         }
         if self.max_backoff_ms > YEAR_MS {
-            return Err(Rejection::invalid("retry_policy", "max_backoff_ms is more than a year"));
+            return Err("max_backoff_ms must not exceed a year");
         }
         Ok(())
     }
@@ -216,9 +212,18 @@ pub(crate) const EFFECT_TTL_MS: u64 = 604_800_000;
 const MINUTE_MS: u64 = 60_000;
 pub(crate) const YEAR_MS: u64 = 365 * 24 * 60 * MINUTE_MS;
 
+/// A setting that is out of range.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidSetting {
+    /// Its name.
+    pub name: &'static str,
+    /// What is wrong with its value.
+    pub why: String,
+}
+
 impl Settings {
-    /// Refuses what is out of range.
-    pub(crate) fn check(&self) -> Result<(), Rejection> {
+    /// Rejects what is out of range.
+    pub fn check(&self) -> Result<(), InvalidSetting> {
         let ranges = [
             ("lease_ms", self.lease_ms, LEASE_MS_MIN, LEASE_MS_MAX),
             ("max_in_flight", u64::from(self.max_in_flight), 1, 100_000),
@@ -236,22 +241,17 @@ impl Settings {
             ("effect_ttl_ms", self.effect_ttl_ms, MINUTE_MS, YEAR_MS),
             ("group_idle_ms", self.group_idle_ms.unwrap_or(MINUTE_MS), MINUTE_MS, YEAR_MS),
         ];
-        for (field, value, least, most) in ranges {
+        let invalid = |name, why: String| Err(InvalidSetting { name, why });
+        for (name, value, least, most) in ranges {
             if value < least || value > most {
-                return Err(Rejection::invalid(
-                    field,
-                    format!("{value} is not within {least} to {most}"),
-                ));
+                return invalid(name, format!("must be between {least} and {most} (got {value})"));
             }
         }
         if self.dedupe_ttl_ms < self.effect_ttl_ms {
             // A key accepted as new must never find an older outcome.
-            return Err(Rejection::invalid(
-                "dedupe_ttl_ms",
-                "must not be shorter than effect_ttl_ms",
-            ));
+            return invalid("dedupe_ttl_ms", "must not be shorter than effect_ttl_ms".to_owned());
         }
-        self.retry_policy.check()
+        self.retry_policy.check().or_else(|why| invalid("retry_policy", why.to_owned()))
     }
 
     /// How long the end of a delivery is remembered.

@@ -7,17 +7,13 @@ use std::path::PathBuf;
 
 use axum::http::uri::Authority;
 pub use driftq_core::Settings;
-use driftq_core::command::CreateTopic;
 use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
 use driftq_core::ownership::{NODE_LEASE_MS, NODE_LEASE_MS_MAX};
-use driftq_core::{
-    Command, Epoch, Input, Output, Pipeline, PipelineConfig, Recovery, Rejection, RetryPolicy,
-    SettingsPatch, ShardConfig, Ticket, Timestamp,
-};
+use driftq_core::{InvalidSetting, RetryPolicy};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::budget::BUDGET_BYTES_MIN;
-use crate::http::{self, Limits};
+use crate::http::Limits;
 
 /// Bytes of the disk that are kept free unless told otherwise.
 const MIN_FREE_BYTES: u64 = 64 << 20;
@@ -195,8 +191,8 @@ impl Config {
                 format!("{given} is not where a node is: write it as http://one.example:8080");
             fault("cluster.advertise", says);
         }
-        if let Some(Rejection::Invalid { field, why }) = refused(&self.defaults) {
-            fault(&format!("defaults.{field}"), why.to_string());
+        if let Err(InvalidSetting { name, why }) = self.defaults.check() {
+            fault(&format!("defaults.{name}"), why);
         }
         faults
     }
@@ -215,23 +211,6 @@ pub struct Fault {
 fn is_address(text: &str) -> bool {
     let rest = text.strip_prefix("http://").filter(|rest| !rest.contains('/'));
     rest.is_some_and(|authority| authority.parse::<Authority>().is_ok())
-}
-
-/// Whether topics can have these settings is for the core to say: it is asked for one, in a shard that
-/// is thrown away.
-fn refused(defaults: &Settings) -> Option<Rejection> {
-    let config = ShardConfig { defaults: defaults.clone(), ..ShardConfig::default() };
-    let (recovered, now) = (Recovery::new(config).finish(), Timestamp(0));
-    let mut pipeline = Pipeline::new(recovered, Epoch(1), now, PipelineConfig::default());
-    let (name, settings) = (http::topic_name("any"), SettingsPatch::default());
-    let create = Command::CreateTopic(Box::new(CreateTopic { name, partitions: 1, settings }));
-    let mut outputs = Vec::new();
-    pipeline.on(now, Input::Arrived(Ticket(0), create), &mut outputs);
-    pipeline.turn(now, &mut outputs);
-    outputs.into_iter().find_map(|output| {
-        let Output::StartCommit(batch, _) = output else { return None };
-        batch.replies.iter().find_map(|(_, answered)| answered.clone().err())
-    })
 }
 
 /// The defaults that the examples of the first contract were written with.

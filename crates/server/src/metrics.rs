@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use driftq_api::words::ExhaustedReason;
 use driftq_core::change::{Change, Effect, End, Entry, EntryState, LastError};
 use driftq_core::command::BeginDecision;
 use driftq_core::effect::EffectState;
@@ -128,15 +129,15 @@ fn effect(answered: &Answered) -> Option<usize> {
     EFFECTS.iter().position(|known| *known == word)
 }
 
-/// What can be full.
-const FULL: [&str; 7] = [
-    "partition_buffer_full",
-    "partition_buffer_bytes_full",
-    "storage_low",
-    "outbox_full",
-    "topics",
-    "cursors",
-    "memory",
+/// The limits whose rejections are counted, by label.
+const LIMITS: [(ExhaustedReason, &str); 7] = [
+    (ExhaustedReason::PartitionBufferFull, "partition_buffer_full"),
+    (ExhaustedReason::PartitionBufferBytesFull, "partition_buffer_bytes_full"),
+    (ExhaustedReason::StorageLow, "storage_low"),
+    (ExhaustedReason::OutboxFull, "outbox_full"),
+    (ExhaustedReason::Topics, "topics"),
+    (ExhaustedReason::Cursors, "cursors"),
+    (ExhaustedReason::Memory, "memory"),
 ];
 
 fn class(status: u16) -> usize {
@@ -176,7 +177,7 @@ pub struct Metrics {
     /// Since the histograms were put in order.
     samples: AtomicU32,
     produced: Counter,
-    refused: [Counter; FULL.len()],
+    refused: [Counter; LIMITS.len()],
     delivered: Counter,
     redelivered: [Counter; CAUSES.len()],
     acked: Counter,
@@ -219,7 +220,7 @@ impl Default for Metrics {
             handle: recorder.handle(),
             samples: AtomicU32::new(0),
             produced: counter("driftq_produced_total"),
-            refused: FULL.map(|what| labelled("driftq_refused_total", "reason", what)),
+            refused: LIMITS.map(|(_, label)| labelled("driftq_refused_total", "reason", label)),
             delivered: counter("driftq_delivered_total"),
             redelivered: CAUSES.map(|what| labelled("driftq_redelivered_total", "cause", what)),
             acked: counter("driftq_acked_total"),
@@ -326,9 +327,9 @@ impl Metrics {
         self.room.store(bytes, Ordering::Relaxed);
     }
 
-    /// A produce was refused because something was full.
-    pub(crate) fn refused(&self, what: &str) {
-        if let Some(at) = FULL.iter().position(|known| *known == what) {
+    /// Counts a request that was rejected because a limit is reached.
+    pub(crate) fn refused(&self, reason: ExhaustedReason) {
+        if let Some(at) = LIMITS.iter().position(|(limit, _)| *limit == reason) {
             self.refused[at].increment(1);
         }
     }

@@ -4,6 +4,7 @@ use axum::routing::post;
 use axum::serve::ListenerExt as _;
 use axum::{Json, Router};
 use driftq_api::message::{Produce, Receipt};
+use driftq_api::words::ProducedStatus;
 use tokio::net::TcpListener;
 
 pub(crate) async fn serve() -> anyhow::Result<()> {
@@ -19,7 +20,7 @@ pub(crate) async fn serve() -> anyhow::Result<()> {
 
 async fn produce(Json(produce): Json<Produce>) -> Json<Receipt> {
     Json(Receipt {
-        status: "produced",
+        status: ProducedStatus::Produced,
         partition: 0,
         // Something of everything that was read, so that nothing is optimised away.
         offset: produce.value.map_or(0, |value| value.len() as u64),

@@ -91,7 +91,7 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         name  partitions  messages  bytes  dead letters  groups
         orders  1  1  6  0  biller
         $ driftq ack lt_1
-        ! error: attempt 1 is over: the group was moved, made anew or restored. Drop your result; do not retry. (STALE_LEASE, 409)
+        ! error: attempt 1 is over: the group was moved, made anew or restored. Discard the result; do not retry. (STALE_LEASE, 409)
         [4]
     "#]]);
     assert_eq!(server.stop(), "");

@@ -115,14 +115,14 @@ fn values_that_no_server_should_start_with_are_refused_before_it_does() {
         $ driftq serve --listen 0.0.0.0:0
         ! error: --listen: 0.0.0.0:0 can be reached from other machines: set api_key_file, or insecure if the network keeps others out
         ! error: driftq.toml:2: `limits.value_bytes`: 99999999 is not within 1 to 16777216
-        ! error: driftq.toml:4: `defaults.lease_ms`: 1 is not within 250 to 43200000
+        ! error: driftq.toml:4: `defaults.lease_ms`: must be between 250 and 43200000 (got 1)
         [2]
         $ rm driftq.toml
         $ driftq config --limits-body-bytes 1000
         ! error: --limits-body-bytes: 1000 is not within 2097152, twice limits.value_bytes, to 67108864
         [2]
         $ driftq config --defaults-retry-policy-max-attempts 0
-        ! error: --defaults-retry-policy-max-attempts: max_attempts is 1 to 1000, or -1
+        ! error: --defaults-retry-policy-max-attempts: max_attempts must be between 1 and 1000, or -1
         [2]
         $ driftq config --http-allowed-origins example.com/
         ! error: --http-allowed-origins: `example.com/` is not an origin: write it as https://example.com or http://localhost:5173

@@ -55,7 +55,7 @@ fn effects_are_listed_shown_and_resolved() {
         ! error: scope: is op/<name>, effect/<topic>/<group> or produce/<topic> (INVALID_ARGUMENT, 400)
         [2]
         $ driftq effect show op/charge order-77
-        ! error: no such effect (NOT_FOUND, 404)
+        ! error: the effect does not exist (NOT_FOUND, 404)
         [3]
         $ driftq effect show op/charge order-77 --tenant acme
         scope  op/charge
@@ -107,7 +107,7 @@ fn effects_are_listed_shown_and_resolved() {
         ! error: --result is not JSON: key must be a string at line 1 column 2
         [2]
         $ driftq effect resolve op/charge order-77 --tenant acme --fence 2 --as failed --by ops --reason 'found ch_1'
-        ! error: not fence 2: it is at fence 1, IN_DOUBT. Look again: `driftq effect show` (STALE_FENCE, 409)
+        ! error: fence 2 is not current: the effect is IN_DOUBT at fence 1. Discard the result; do not retry. (STALE_FENCE, 409)
         [4]
         $ driftq effect resolve op/mail m --fence 1 --as failed --by ops --reason bored
         ! error: the effect is IN_PROGRESS: only doubt can be resolved (FAILED_PRECONDITION, 409)
@@ -160,10 +160,10 @@ fn the_receipt_of_a_message_is_found_by_its_key() {
         "offset":0
         "offset":0
         $ driftq effect show produce/orders order-78
-        ! error: no such effect (NOT_FOUND, 404)
+        ! error: the effect does not exist (NOT_FOUND, 404)
         [3]
         $ driftq effect show produce/nowhere order-77
-        ! error: no such topic; `driftq topic create` makes one (NOT_FOUND, 404)
+        ! error: the topic does not exist; create it with: driftq topic create <topic> (NOT_FOUND, 404)
         [3]
     "#]]);
 }
@@ -199,7 +199,7 @@ fn effects_are_explained() {
         $ driftq explain orders/0/0 | grep effect
           effect order-78: PARKED, fence 1
         $ driftq explain op/charge none
-        ! error: no such effect (NOT_FOUND, 404)
+        ! error: the effect does not exist (NOT_FOUND, 404)
         [3]
         $ driftq explain op/charge
         ! error: `op/charge` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about an effect: driftq explain op/charge KEY

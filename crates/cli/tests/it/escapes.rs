@@ -36,7 +36,7 @@ fn tables_and_sentences_show_them_escaped_and_json_as_it_was() {
         $ driftq dlq list orders -o json | grep -o '"last_error":"[^"]*"'
         "last_error":"boom\n  dead letter: m_forged\u001b]0;title\u0007"
         $ driftq topic show "$(printf 'x\033[31m')"
-        ! error: no such topic: x\u001b[31m; `driftq topic create x\u001b[31m` makes it (NOT_FOUND, 404)
+        ! error: topic "x\u{1b}[31m" does not exist; create it with: driftq topic create x\u001b[31m (NOT_FOUND, 404)
         [3]
     "#]]);
 }

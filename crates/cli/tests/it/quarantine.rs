@@ -50,7 +50,7 @@ fn a_damaged_page_stops_its_partition_until_it_is_repaired() {
         $ driftq shard repair other
         other has no damage
         $ driftq shard repair nowhere
-        ! error: no such topic: nowhere; `driftq topic create nowhere` makes it (NOT_FOUND, 404)
+        ! error: topic "nowhere" does not exist; create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]
         $ driftq shard repair orders --yes
         lost: partition 0, offsets 1 to 1

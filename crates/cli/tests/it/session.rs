@@ -26,7 +26,7 @@ fn topics_are_made_shown_changed_and_deleted() {
         ! error: `lease_ms`: write it as NAME=VALUE
         [2]
         $ driftq topic create x --set lease_m=5
-        ! error: settings: lease_m: no such setting: `lease_m` (INVALID_ARGUMENT, 400)
+        ! error: settings.lease_m: unknown field; known: lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms, retention_bytes, dlq_retention_ms, dedupe_ttl_ms, effect_ttl_ms, on_doubt, keyless, require_token, groups, group_idle_ms, history (INVALID_ARGUMENT, 400)
         [2]
         $ driftq topic create x --partitions 0
         ! error: invalid value '0' for '--partitions <PARTITIONS>': 0 is not in 1..=1024
@@ -36,7 +36,7 @@ fn topics_are_made_shown_changed_and_deleted() {
         $ driftq topic set refunds lease_ms=null max_in_flight=64 -o json | grep -o '"changed[^]]*]'
         "changed_settings":["max_in_flight"]
         $ driftq topic set refunds lease_ms=1
-        ! error: lease_ms: 1 is not within 250 to 43200000 (INVALID_ARGUMENT, 400)
+        ! error: settings.lease_ms: must be between 250 and 43200000 (got 1) (INVALID_ARGUMENT, 400)
         [2]
         $ driftq topic show refunds | head -4
         name  refunds
@@ -44,12 +44,12 @@ fn topics_are_made_shown_changed_and_deleted() {
         messages  0
         bytes  0
         $ driftq topic show nowhere
-        ! error: no such topic: nowhere; `driftq topic create nowhere` makes it (NOT_FOUND, 404)
+        ! error: topic "nowhere" does not exist; create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]
         $ driftq topic list -o ndjson | wc -l
         2
         $ driftq topic show dlq.orders
-        ! error: no such topic: dlq.orders (NOT_FOUND, 404)
+        ! error: topic "dlq.orders" does not exist (NOT_FOUND, 404)
         [3]
         $ driftq topic delete refunds
         ! error: deleting "refunds" would drop 0 messages (0 open), 0 groups, 0 dead letters; repeat with --yes
@@ -84,7 +84,7 @@ fn messages_go_in_and_out() {
         ! error: this idempotency key belongs to another message (CONFLICT, 422)
         [4]
         $ driftq produce nowhere 'pay 12'
-        ! error: no such topic; `driftq topic create` makes one (NOT_FOUND, 404)
+        ! error: the topic does not exist; create it with: driftq topic create <topic> (NOT_FOUND, 404)
         [3]
         $ driftq produce orders 'pay 12' --idempotency-key ''
         ! error: a value is required for '--idempotency-key <IDEMPOTENCY_KEY>' but none was supplied
@@ -146,7 +146,7 @@ fn messages_go_in_and_out() {
         leased  1
         partition  next  committed  backlog  leased  waiting  blocked
         $ driftq consume nowhere biller
-        ! error: no such topic: nowhere; `driftq topic create nowhere` makes it (NOT_FOUND, 404)
+        ! error: topic "nowhere" does not exist; create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]
         $ driftq consume orders other --credit 0 --count 1
         ! error: invalid value '0' for '--credit <CREDIT>': 0 is not in 1..=10000
@@ -190,7 +190,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         $ driftq nack lt_1 --final --reason card_declined
         nacked
         $ driftq ack lt_1
-        ! error: attempt 1 is over: the message is a dead letter. Drop your result; do not retry. (STALE_LEASE, 409)
+        ! error: attempt 1 is over: the message is a dead letter. Discard the result; do not retry. (STALE_LEASE, 409)
         [4]
         $ driftq ack nonsense
         ! error: token: not a token of this server: send it as it was given, unchanged (INVALID_ARGUMENT, 400)
@@ -202,7 +202,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         id  group  reason  attempts  last error  dead since  state
         m_2  biller  final  1  card_declined  TIME  dead
         $ driftq topic delete dlq.orders --yes
-        ! error: a dead-letter topic goes with its source; `driftq dlq purge` throws dead letters away (FAILED_PRECONDITION, 409)
+        ! error: a dead-letter topic goes with its source; delete dead letters with: driftq dlq purge (FAILED_PRECONDITION, 409)
         [4]
         $ driftq dlq summary orders
         count  error
@@ -230,7 +230,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         [2]
         $ driftq dlq redrive orders m_1
         redriven: 0
-        ! refused: no such message
+        ! refused: the message does not exist
         ! error: refused: 1
         [3]
         $ driftq dlq purge orders --until 2999-01-01T00:00:00Z --by ops
@@ -280,13 +280,13 @@ fn groups_are_made_paused_moved_and_explained() {
         ! error: `orders` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about a group: driftq explain orders GROUP
         [2]
         $ driftq explain orders nobody
-        ! error: no such group; `driftq group create` makes one (NOT_FOUND, 404)
+        ! error: the group does not exist; create it with: driftq group create <topic> <group> (NOT_FOUND, 404)
         [3]
         $ driftq explain m_1
         m_1 at orders/0/0, produced at TIME
         biller: not delivered yet, and next in line; nothing is delivered: no consumer is there
         $ driftq explain orders/0/7
-        ! error: no such message (NOT_FOUND, 404)
+        ! error: the message does not exist (NOT_FOUND, 404)
         [3]
         $ driftq group pause orders biller --reason 'bad deploy 41f2' --by ops
         group  biller
@@ -313,7 +313,7 @@ fn groups_are_made_paused_moved_and_explained() {
         ! error: --until TIME is over: give a time to come, or leave it out to pause until `resume`
         [2]
         $ driftq group show orders nobody
-        ! error: no such group: nobody; `driftq group create orders nobody` makes it (NOT_FOUND, 404)
+        ! error: group "nobody" does not exist; create it with: driftq group create orders nobody (NOT_FOUND, 404)
         [3]
         $ driftq group delete orders biller
         ! error: deleting "biller" would drop its place in 0 messages (0 open); repeat with --yes

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::{Part, Pointer};
 use crate::effect::{Doubt, EffectState};
 use crate::id::{Text, TopicId};
+use crate::settings::InvalidSetting;
 
 /// Why a lease token can no longer act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,7 +117,7 @@ pub enum Rejection {
     TokenRequired,
     #[error("attempt {attempt} is over: {}", .state.says())]
     StaleLease { state: Stale, attempt: u32, current: Option<u32> },
-    #[error("fence {fence} is over: fence {current} is {}", .state.as_str())]
+    #[error("fence {fence} is not current: the effect is {} at fence {current}", .state.as_str())]
     StaleFence { state: EffectState, fence: u64, current: u64 },
     #[error("the effect is held by fence {fence}")]
     InProgress { fence: u64, owner: Text, retry_after_ms: u64 },
@@ -161,5 +162,12 @@ pub enum Rejection {
 impl Rejection {
     pub(crate) fn invalid(field: &'static str, why: impl Into<Text>) -> Rejection {
         Rejection::Invalid { field: field.into(), why: why.into() }
+    }
+}
+
+impl From<InvalidSetting> for Rejection {
+    fn from(invalid: InvalidSetting) -> Rejection {
+        let field = format!("settings.{}", invalid.name);
+        Rejection::Invalid { field: field.into(), why: invalid.why.into() }
     }
 }

@@ -19,7 +19,7 @@ impl Shard {
         // What was kept is still to be deleted when its messages are.
         merged.history = merged.history.or(topic.row.patch.history.map(|_| false));
         let settings = self.config.defaults.with(&merged);
-        settings.check()?;
+        settings.check().map_err(Rejection::from)?;
         let forgot = forgot(now, topic, &settings);
         let row = TopicRow { patch: merged, forgot, ..topic.row.clone() };
         if row == topic.row {

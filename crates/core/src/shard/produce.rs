@@ -116,7 +116,7 @@ impl Shard {
             return Err(Rejection::invalid("topic", "dead letters are not produced").into());
         }
         if let Some(policy) = &produce.envelope.retry_policy {
-            policy.over(&topic.settings.retry_policy).check()?;
+            policy.over(&topic.settings.retry_policy).check().map_err(invalid_policy)?;
         }
         let turn = beside.as_ref().and_then(|beside| beside.turns.get(&topic.row.id));
         let turn = turn.copied().unwrap_or(topic.keyless_turn);
@@ -217,12 +217,12 @@ pub(super) fn message(restore: u32, now: Timestamp, produce: &Produce) -> Messag
 
 fn texts(envelope: &Envelope) -> Vec<(&'static str, &str)> {
     [
-        ("run_id", &envelope.run_id),
-        ("step_id", &envelope.step_id),
-        ("parent_step_id", &envelope.parent_step_id),
-        ("tenant_id", &envelope.tenant_id),
-        ("idempotency_key", &envelope.idempotency_key),
-        ("target_topic", &envelope.target_topic),
+        ("envelope.run_id", &envelope.run_id),
+        ("envelope.step_id", &envelope.step_id),
+        ("envelope.parent_step_id", &envelope.parent_step_id),
+        ("envelope.tenant_id", &envelope.tenant_id),
+        ("envelope.idempotency_key", &envelope.idempotency_key),
+        ("envelope.target_topic", &envelope.target_topic),
     ]
     .into_iter()
     .filter_map(|(field, text)| Some((field, &**text.as_ref()?)))
@@ -240,17 +240,21 @@ fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
             || key.chars().any(char::is_control))
     {
         return Err(Rejection::invalid(
-            "idempotency_key",
+            "envelope.idempotency_key",
             "is 1 to 255 bytes without control characters",
         ));
     }
     if envelope.tenant_id.as_ref().is_some_and(|tenant| tenant.len() > TENANT_BYTES_MAX) {
-        return Err(Rejection::invalid("tenant_id", "has more than 255 bytes"));
+        return Err(Rejection::invalid("envelope.tenant_id", "has more than 255 bytes"));
     }
     if envelope.deadline.is_some_and(|deadline| deadline > DEADLINE_MAX) {
-        return Err(Rejection::invalid("deadline", "is after the year 9999"));
+        return Err(Rejection::invalid("envelope.deadline", "is after the year 9999"));
     }
-    envelope.retry_policy.map_or(Ok(()), |policy| policy.check())
+    envelope.retry_policy.map_or(Ok(()), |policy| policy.check()).map_err(invalid_policy)
+}
+
+fn invalid_policy(why: &str) -> Rejection {
+    Rejection::invalid("envelope.retry_policy", why)
 }
 
 /// The partition that was asked for, if there is such a one.
@@ -263,7 +267,7 @@ pub(super) fn asked_partition(
     match asked.is_some_and(|partition| partition >= partitions) {
         false => Ok(asked),
         true => Err(Rejection::invalid(
-            "partition_override",
+            "envelope.partition_override",
             format!("there are {partitions} partitions"),
         )),
     }

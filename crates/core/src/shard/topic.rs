@@ -17,7 +17,7 @@ impl Shard {
         if !(1..=PARTITIONS_MAX).contains(&create.partitions) {
             return Err(Rejection::invalid("partitions", "is 1 to 1024").into());
         }
-        self.config.defaults.with(&create.settings).check()?;
+        self.config.defaults.with(&create.settings).check().map_err(Rejection::from)?;
         if let Ok(topic) = self.topic_named(&create.name) {
             // A setting that is not named does not differ.
             let alike = topic.row.partitions == create.partitions

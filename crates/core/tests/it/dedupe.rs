@@ -216,7 +216,7 @@ fn a_refused_message_does_not_take_its_key() {
         2s produce orders pay idem=k deadline=1s
             refused: the deadline has passed
         2s produce orders pay idem=k p=7
-            refused: partition_override: there are 1 partitions
+            refused: envelope.partition_override: there are 1 partitions
         3s join a orders/biller
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 33s

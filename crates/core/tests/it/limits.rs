@@ -103,7 +103,7 @@ fn a_tenant_has_up_to_255_bytes() {
     let mut world = with_topic();
     accepted(&mut world, &format!("1s produce orders m tenant={}", x(TENANT_BYTES_MAX)));
     let long = x(TENANT_BYTES_MAX + 1);
-    refused(&mut world, &format!("1s produce orders m tenant={long}"), "tenant_id");
+    refused(&mut world, &format!("1s produce orders m tenant={long}"), "envelope.tenant_id");
 }
 
 #[test]
@@ -112,9 +112,9 @@ fn an_idempotency_key_has_1_to_255_bytes_without_control_characters() {
     let (key, long) = (x(IDEMPOTENCY_KEY_BYTES_MAX), x(IDEMPOTENCY_KEY_BYTES_MAX + 1));
     accepted(&mut world, &format!("1s produce orders m idem={key}"));
     assert_eq!(world.ask(&format!("1s produce orders m idem={key}")), "stored 0:0 before");
-    refused(&mut world, &format!("1s produce orders m idem={long}"), "idempotency_key");
-    refused(&mut world, "1s produce orders m idem=", "idempotency_key");
-    refused(&mut world, "1s produce orders m idem=a\u{7f}", "idempotency_key");
+    refused(&mut world, &format!("1s produce orders m idem={long}"), "envelope.idempotency_key");
+    refused(&mut world, "1s produce orders m idem=", "envelope.idempotency_key");
+    refused(&mut world, "1s produce orders m idem=a\u{7f}", "envelope.idempotency_key");
     accepted(&mut world, "1s produce orders m \"idem=a ß\"");
 }
 
@@ -147,9 +147,9 @@ fn each_text_of_an_envelope_has_up_to_1_kibibyte() {
         let (text, long) = (x(ENVELOPE_TEXT_BYTES_MAX), x(ENVELOPE_TEXT_BYTES_MAX + 1));
         accepted(&mut world, &format!("1s produce orders m {field}={text}"));
         let why = match field {
-            "run" => "run_id has 1025 bytes",
-            "step" => "step_id has 1025 bytes",
-            _ => "parent_step_id has 1025 bytes",
+            "run" => "envelope.run_id has 1025 bytes",
+            "step" => "envelope.step_id has 1025 bytes",
+            _ => "envelope.parent_step_id has 1025 bytes",
         };
         refused(&mut world, &format!("1s produce orders m {field}={long}"), why);
     }
@@ -183,13 +183,13 @@ fn a_lease_lasts_250_milliseconds_to_12_hours() {
         (LEASE_MS_MAX, true),
         (LEASE_MS_MAX + 1, false),
     ] {
-        for line in [
-            format!("1s join a orders/g lease={lease}ms"),
-            format!("1s topic t{lease} 1 lease={lease}ms"),
+        for (line, field) in [
+            (format!("1s join a orders/g lease={lease}ms"), "lease_ms"),
+            (format!("1s topic t{lease} 1 lease={lease}ms"), "settings.lease_ms"),
         ] {
             match fits {
                 true => accepted(&mut world, &line),
-                false => refused(&mut world, &line, "lease_ms"),
+                false => refused(&mut world, &line, field),
             }
         }
     }
@@ -220,14 +220,13 @@ fn a_policy_has_1_to_1000_attempts_or_minus_one() {
     let policies = [(-2, false), (-1, true), (0, false), (1, true)];
     let edge = [(ATTEMPTS_MAX, true), (ATTEMPTS_MAX + 1, false), (i32::MAX, false)];
     for (attempts, fits) in policies.into_iter().chain(edge) {
-        let lines = [
-            format!("1s topic t{attempts} 1 retry={attempts},1s,1s").replace("t-", "t_"),
-            format!("1s produce orders m retry={attempts},1s,1s"),
-        ];
-        for line in lines {
+        let topic = format!("1s topic t{attempts} 1 retry={attempts},1s,1s").replace("t-", "t_");
+        let produce = format!("1s produce orders m retry={attempts},1s,1s");
+        for (line, field) in [(topic, "settings.retry_policy"), (produce, "envelope.retry_policy")]
+        {
             match fits {
                 true => accepted(&mut world, &line),
-                false => refused(&mut world, &line, "retry_policy"),
+                false => refused(&mut world, &line, field),
             }
         }
     }
@@ -238,8 +237,9 @@ fn a_policy_has_1_to_1000_attempts_or_minus_one() {
         let said = world.ask(&format!("1s produce orders m retry=1,1s,{wait_ms}ms"));
         assert_eq!(said.starts_with("stored"), fits, "{wait_ms}: {said}");
     }
-    refused(&mut world, "1s topic t 1 retry=1,2s,1s", "retry_policy: backoff_ms is more");
-    refused(&mut world, "1s produce orders m retry=1,2s,1s", "retry_policy: backoff_ms is more");
+    let why = "retry_policy: backoff_ms must not exceed max_backoff_ms";
+    refused(&mut world, "1s topic t 1 retry=1,2s,1s", &format!("settings.{why}"));
+    refused(&mut world, "1s produce orders m retry=1,2s,1s", &format!("envelope.{why}"));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn the_policy_of_a_message_is_completed_by_its_topics() {
         })))
     };
     assert_eq!(produce(&mut world, "quick"), "stored 0:0");
-    assert!(produce(&mut world, "slow").starts_with("refused: retry_policy"));
+    assert!(produce(&mut world, "slow").starts_with("refused: envelope.retry_policy"));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_deadline_is_before_the_year_10000() {
     let mut world = with_topic();
     let (latest, later) = (DEADLINE_MAX.0, DEADLINE_MAX.0 + 1);
     accepted(&mut world, &format!("1s produce orders m deadline={latest}ms"));
-    refused(&mut world, &format!("1s produce orders m deadline={later}ms"), "deadline");
+    refused(&mut world, &format!("1s produce orders m deadline={later}ms"), "envelope.deadline");
     accepted(&mut world, "1s join a orders/biller");
     world.play("2s nack orders/biller 0:0.1 delay=1h");
     world.check();

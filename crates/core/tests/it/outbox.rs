@@ -254,7 +254,7 @@ fn what_can_be_seen_to_lead_nowhere_is_refused_with_its_commit() {
             1s commit orders/biller 0:0.1 produce="dlq.receipts r"
                 refused: produce[0]: topic: dead letters are not produced
             1s commit orders/biller 0:0.1 produce="receipts r retry=0,1s,1s"
-                refused: produce[0]: retry_policy: max_attempts is 1 to 1000, or -1
+                refused: produce[0]: envelope.retry_policy: max_attempts must be between 1 and 1000, or -1
             1s commit orders/biller 0:0.1 produce="receipts r to=missing"
                 refused: produce[0]: no such topic
         "#]],

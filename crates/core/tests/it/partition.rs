@@ -44,11 +44,11 @@ fn a_partition_that_does_not_exist_is_refused() {
         1s topic other 5
             created
         1s produce orders a p=3
-            refused: partition_override: there are 3 partitions
+            refused: envelope.partition_override: there are 3 partitions
         1s produce orders a p=4 to=other
             stored 4:0 in other
         1s produce other a p=4 to=orders
-            refused: partition_override: there are 3 partitions
+            refused: envelope.partition_override: there are 3 partitions
         2s view orders
             orders 0..0 (0 bytes), 0..0 (0 bytes), 0..0 (0 bytes), dead 0, groups []
     "#]]);

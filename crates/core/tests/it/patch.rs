@@ -29,15 +29,15 @@ fn a_patch_is_checked_as_a_whole() {
         1s topic orders 1 max_in_flight=5 max_open=10
             created
         2s patch orders max_open=4
-            refused: max_open: 4 is not within 5 to 1000000
+            refused: settings.max_open: must be between 5 and 1000000 (got 4)
         3s patch orders max_in_flight=11
-            refused: max_open: 10 is not within 11 to 1000000
+            refused: settings.max_open: must be between 11 and 1000000 (got 10)
         4s patch orders reset=max_in_flight
-            refused: max_open: 10 is not within 1000 to 1000000
+            refused: settings.max_open: must be between 1000 and 1000000 (got 10)
         5s patch orders lease=1ms
-            refused: lease_ms: 1 is not within 250 to 43200000
+            refused: settings.lease_ms: must be between 250 and 43200000 (got 1)
         6s patch orders effect=8d
-            refused: dedupe_ttl_ms: must not be shorter than effect_ttl_ms
+            refused: settings.dedupe_ttl_ms: must not be shorter than effect_ttl_ms
         7s view orders
             orders 0..0 (0 bytes), dead 0, groups [], changed max_in_flight max_open
         8s patch nothing lease=1s

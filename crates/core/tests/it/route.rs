@@ -101,7 +101,7 @@ fn no_key_is_pinned_to_a_way_that_leads_nowhere() {
             1s produce orders a idem=k to=receipts seen=absent
                 refused: no such topic
             1s produce orders a idem=k to=receipts p=4 seen=4
-                refused: partition_override: there are 4 partitions
+                refused: envelope.partition_override: there are 4 partitions
             1s produce orders a idem=k to=dlq.receipts seen=1
                 refused: topic: dead letters are not produced
             1s produce orders a idem=k to=receipts deadline=1s

@@ -19,7 +19,9 @@ use axum::Router;
 use axum::body::Bytes;
 use axum::extract::ConnectInfo;
 use axum::http::{Request, Response};
-use driftq_api::{Error, ErrorCode};
+use driftq_api::Error;
+use driftq_api::error::details::ResourceExhausted;
+use driftq_api::words::ExhaustedReason;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -34,6 +36,7 @@ use tokio::time::{Instant, Sleep, timeout};
 use tower::ServiceExt as _;
 
 use super::answer::{Answer, Unread};
+use super::api_error::RETRY_AFTER_MS;
 use super::connections::{Connection, Connections, Full, InFlight};
 use super::guard::{is_open_path, new_request_id};
 
@@ -153,9 +156,9 @@ pub async fn serve(listener: Listener, router: Router, mut stop: watch::Receiver
 
 /// One connection too many.
 async fn refuse(mut stream: TcpStream) {
-    let mut error = Error::new(ErrorCode::ResourceExhausted, "too many connections")
-        .with("reason", "connections")
-        .with("retry_after_ms", 1_000);
+    let (reason, retry_after_ms) = (ExhaustedReason::Connections, RETRY_AFTER_MS);
+    let details = ResourceExhausted { reason, retry_after_ms, group: None, limit: None };
+    let mut error = Error::new(details, "too many connections");
     error.request_id = new_request_id();
     let body = serde_json::to_string(&error).expect("an error is plain");
     let answer = format!(

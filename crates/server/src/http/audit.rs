@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use driftq_api::audit::{Chain, Chains, Link, Records};
+use driftq_api::number::RecordNumber;
 use driftq_core::audit::Tip;
 use driftq_core::command::{ReadAudit, ViewChain};
 use driftq_core::{NUMBER_MAX, ShardId};
@@ -10,26 +11,23 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::failure::Failure;
-use super::input::{Ask, Input, Nothing, Param, number};
+use super::api_error::ApiError;
+use super::input::{Ask, Input, Nothing};
 use super::openapi::Query;
+use super::query::{Param, field};
 use super::{App, NAMESPACE, internal_error};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
     shard: u32,
-    #[schema(minimum = 1, default = 1)]
-    #[serde(default, deserialize_with = "driftq_api::optional_integer")]
-    from: Option<u64>,
-    #[schema(minimum = 1)]
-    #[serde(default, deserialize_with = "driftq_api::optional_integer")]
-    to: Option<u64>,
+    #[schema(default = 1)]
+    from: Option<RecordNumber>,
+    to: Option<RecordNumber>,
 }
 
 impl Ask for Asked {
-    const QUERY: &'static [Param] =
-        &[number("shard", &["shard"]), number("from", &["from"]), number("to", &["to"])];
+    const QUERY: &'static [Param] = &[field("shard"), field("from"), field("to")];
 }
 
 /// How far each chain goes that has records.
@@ -40,7 +38,7 @@ impl Ask for Asked {
 pub(crate) async fn chains(
     State(app): State<App>,
     _: Input<Nothing>,
-) -> Result<Json<Chains>, Failure> {
+) -> Result<Json<Chains>, ApiError> {
     let mut chains = Vec::new();
     for shard in 0..app.node.shards() {
         let view = ViewChain { shard: ShardId(shard), namespace: NAMESPACE.into() };
@@ -61,20 +59,16 @@ pub(crate) async fn chains(
 pub(crate) async fn records(
     State(app): State<App>,
     input: Input<Asked>,
-) -> Result<Json<Records>, Failure> {
+) -> Result<Json<Records>, ApiError> {
     let Asked { shard, from, to } = input.asked;
     if shard >= app.node.shards() {
-        return Err(Failure::invalid("shard", "there is none of this number"));
+        return Err(ApiError::invalid("shard", "there is none of this number"));
     }
-    let numbered = |field: &str, seq: Option<u64>, absent: u64| match seq.unwrap_or(absent) {
-        0 => Err(Failure::invalid(field, "the first record is 1")),
-        seq => Ok(seq),
-    };
     let read = ReadAudit {
         shard: ShardId(shard),
         namespace: NAMESPACE.into(),
-        from: numbered("from", from, 1)?,
-        to: numbered("to", to, NUMBER_MAX)?,
+        from: from.map_or(1, RecordNumber::get),
+        to: to.map_or(NUMBER_MAX, RecordNumber::get),
     };
     let slice = app.call(read).await?;
     let link = |(text, tip): (String, Tip)| {
@@ -82,6 +76,6 @@ pub(crate) async fn records(
             .map_err(|_| internal_error("an audit record is not JSON"))?;
         Ok(Link { record, hash: tip.hash.to_string() })
     };
-    let records = slice.records.into_iter().map(link).collect::<Result<_, Failure>>()?;
+    let records = slice.records.into_iter().map(link).collect::<Result<_, ApiError>>()?;
     Ok(Json(Records { records, next: slice.next }))
 }

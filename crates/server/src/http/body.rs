@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes, HttpBody as _};
 use bytes::BytesMut;
-use driftq_api::ErrorCode;
+use driftq_api::error::details::{RequestTimeout, ResourceExhausted, TooLarge};
+use driftq_api::words::{ExhaustedReason, Outcome};
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::failure::Failure;
+use super::api_error::{ApiError, RETRY_AFTER_MS};
 use crate::budget::{Budget, Charge, Pool, SMALL_BYTES};
 
 /// How long a body may take to come in.
@@ -60,15 +61,15 @@ pub(super) async fn read(
     limit: usize,
     budget: &Budget,
     purpose: Purpose,
-) -> Result<Read, Failure> {
+) -> Result<Read, ApiError> {
     if body.is_end_stream() {
         return Ok(Read { bytes: Bytes::new(), charge: Charge::default() });
     }
     let deadline = Instant::now() + BODY_TIME;
     let reading = Reading { limit, budget, purpose }.run(body);
     timeout_at(deadline, reading).await.unwrap_or_else(|_| {
-        Err(Failure::new(ErrorCode::RequestTimeout, "the body came too slowly")
-            .with("outcome", "none"))
+        let details = RequestTimeout { outcome: Outcome::None };
+        Err(ApiError::new(details, "the body took longer than 30 s"))
     })
 }
 
@@ -79,7 +80,7 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    async fn run(self, mut body: Body) -> Result<Read, Failure> {
+    async fn run(self, mut body: Body) -> Result<Read, ApiError> {
         let declared = body.size_hint().exact();
         if declared.is_some_and(|length| length > self.limit as u64) {
             return Err(self.too_large());
@@ -115,26 +116,26 @@ impl Reading<'_> {
         }
     }
 
-    async fn draw(&self, bytes: usize) -> Result<Charge, Failure> {
+    async fn draw(&self, bytes: usize) -> Result<Charge, ApiError> {
         let pool = self.purpose.pool(self.budget, bytes);
         pool.take(COPIES * bytes, ROOM_TIME)
             .await
             .ok_or_else(|| memory_short("too many requests with large bodies: send it again later"))
     }
 
-    fn too_large(&self) -> Failure {
-        let says = format!("the body has more than {} bytes", self.limit);
-        Failure::new(ErrorCode::TooLarge, says).with("field", "body").with("limit", self.limit)
+    fn too_large(&self) -> ApiError {
+        let message = format!("the body has more than {} bytes", self.limit);
+        let (field, limit) = ("body".to_owned(), self.limit as u64);
+        ApiError::new(TooLarge { field, limit, size: None }, message)
     }
 }
 
-fn broken_off() -> Failure {
-    Failure::invalid("", "the body broke off")
+fn broken_off() -> ApiError {
+    ApiError::invalid("", "the body broke off")
 }
 
 /// The memory budget is used up.
-pub(super) fn memory_short(says: &str) -> Failure {
-    Failure::new(ErrorCode::ResourceExhausted, says)
-        .with("reason", "memory")
-        .with("retry_after_ms", 1_000)
+pub(super) fn memory_short(message: &str) -> ApiError {
+    let (reason, retry_after_ms) = (ExhaustedReason::Memory, RETRY_AFTER_MS);
+    ApiError::new(ResourceExhausted { reason, retry_after_ms, group: None, limit: None }, message)
 }

@@ -4,15 +4,15 @@ use driftq_api::message::Item;
 use driftq_core::Rejection;
 use driftq_core::command::Call;
 
-use super::failure::Failure;
+use super::api_error::ApiError;
 use super::{App, typed};
 
 /// Sends all valid items at once and renders the result of each. An item carries what `show` needs beside
 /// the reply.
 pub(crate) async fn call_each<C: Call, X, T>(
     app: &App,
-    items: Vec<Result<(C, X), Failure>>,
-    show: impl Fn(X, Result<C::Reply, Rejection>) -> Result<T, Failure>,
+    items: Vec<Result<(C, X), ApiError>>,
+    show: impl Fn(X, Result<C::Reply, Rejection>) -> Result<T, ApiError>,
 ) -> Vec<Item<T>> {
     let mut commands = Vec::with_capacity(items.len());
     let mut carried = Vec::with_capacity(items.len());
@@ -26,18 +26,18 @@ pub(crate) async fn call_each<C: Call, X, T>(
     let mut answer = || answers.next().expect("one answer for each command");
     let shown = carried.into_iter().map(|item| {
         let shown = item.and_then(|carried| show(carried, typed::<C>(answer())?));
-        if let Err(failure) = &shown {
-            app.refused(failure);
+        if let Err(error) = &shown {
+            app.refused(error);
         }
         to_item(shown)
     });
     shown.collect()
 }
 
-pub(crate) fn to_item<T>(shown: Result<T, Failure>) -> Item<T> {
+pub(crate) fn to_item<T>(shown: Result<T, ApiError>) -> Item<T> {
     match shown {
         Ok(done) => Item::Done(done),
-        Err(Failure(error)) => Item::Error(error),
+        Err(ApiError(error)) => Item::Error(*error),
     }
 }
 

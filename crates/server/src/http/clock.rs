@@ -2,13 +2,15 @@
 
 use axum::Json;
 use axum::extract::State;
-use driftq_api::ErrorCode;
 use driftq_api::clock::{ConfirmClock, ConfirmedClock, HeldClock};
+use driftq_api::error::details::{FailedPrecondition, Unavailable};
+use driftq_api::words::Outcome;
 use driftq_core::HeldJump;
 
-use super::failure::Failure;
-use super::input::{Ask, Input, Param};
+use super::api_error::{ApiError, RETRY_AFTER_MS};
+use super::input::{Ask, Input};
 use super::openapi::Unmet;
+use super::query::Param;
 use super::{App, convert};
 
 /// The text that reports a jump.
@@ -39,15 +41,14 @@ impl Ask for ConfirmClock {
 pub(crate) async fn confirm(
     State(app): State<App>,
     _: Input<ConfirmClock>,
-) -> Result<Json<ConfirmedClock>, Failure> {
+) -> Result<Json<ConfirmedClock>, ApiError> {
     let confirmed = app.clock.confirm().await.map_err(|error| {
-        Failure::new(ErrorCode::Unavailable, format!("the confirmation was not stored: {error}"))
-            .with("outcome", "unknown")
-            .with("retry_after_ms", 1_000)
+        let details = Unavailable { outcome: Outcome::Unknown, retry_after_ms: RETRY_AFTER_MS };
+        ApiError::new(details, format!("the confirmation was not stored: {error}"))
     })?;
     let held = confirmed.ok_or_else(|| {
         let says = "nothing to confirm: no forward jump of the clock is held back";
-        Failure::new(ErrorCode::FailedPrecondition, says)
+        ApiError::new(FailedPrecondition::default(), says)
     })?;
     tracing::warn!(ahead_s = held.ahead_ms / 1_000, "the jump of the clock was confirmed");
     Ok(Json(ConfirmedClock { ahead_ms: held.ahead_ms, now: convert::time(app.clock.now()) }))

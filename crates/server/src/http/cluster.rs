@@ -5,16 +5,19 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Path, State};
 use driftq_api::cluster::{DrainNode, MoveShard, Node, Nodes, Shard, Shards};
-use driftq_api::{ErrorCode, Time, schema};
+use driftq_api::error::details::{FailedPrecondition, Unavailable};
+use driftq_api::words::{NodeState, Outcome, ShardState};
+use driftq_api::{Time, schema};
 use driftq_core::ownership::{ClusterView, NodeRow, Part, Shown, Unfit};
 use driftq_core::{NodeId, ShardId, Timestamp};
 use driftq_storage::EngineError;
 use driftq_storage::postgres::Far;
 
 use super::App;
-use super::failure::Failure;
-use super::input::{Ask, Input, Nothing, Param, text};
+use super::api_error::{ApiError, RETRY_AFTER_MS};
+use super::input::{Ask, Input, Nothing};
 use super::openapi::{Missing, QueryForm, Unmet};
+use super::query::{Param, field};
 use crate::cluster::Seat;
 
 /// How long the database may take to show them.
@@ -28,21 +31,21 @@ struct Census {
     far: Vec<Far>,
 }
 
-fn seat(app: &App) -> Result<&Seat, Failure> {
+fn seat(app: &App) -> Result<&Seat, ApiError> {
     let says = "there is only this node: several share a database with --engine postgres";
-    app.seat.as_ref().ok_or_else(|| Failure::new(ErrorCode::FailedPrecondition, says))
+    app.seat.as_ref().ok_or_else(|| ApiError::new(FailedPrecondition::default(), says))
 }
 
-async fn census(app: &App) -> Result<Census, Failure> {
+async fn census(app: &App) -> Result<Census, ApiError> {
     let Seat { postgres, node, .. } = seat(app)?;
-    let (shown, far) = postgres.census(WAIT).await.map_err(|error| unanswered(&error, "none"))?;
+    let (shown, far) =
+        postgres.census(WAIT).await.map_err(|error| unanswered(&error, Outcome::None))?;
     Ok(Census { me: *node, view: shown.view(), shown, far })
 }
 
-fn unanswered(error: &EngineError, outcome: &str) -> Failure {
-    Failure::new(ErrorCode::Unavailable, format!("the database does not say: {error}"))
-        .with("outcome", outcome)
-        .with("retry_after_ms", 1_000)
+fn unanswered(error: &EngineError, outcome: Outcome) -> ApiError {
+    let details = Unavailable { outcome, retry_after_ms: RETRY_AFTER_MS };
+    ApiError::new(details, format!("the database did not answer: {error}"))
 }
 
 fn id(node: NodeId) -> String {
@@ -50,7 +53,7 @@ fn id(node: NodeId) -> String {
 }
 
 /// The node of a text. One that is none is no node.
-fn node_of(text: &str) -> Result<NodeId, Failure> {
+fn node_of(text: &str) -> Result<NodeId, ApiError> {
     let number = text.strip_prefix("n_").and_then(|hex| u64::from_str_radix(hex, 16).ok());
     number.map(NodeId).filter(|node| id(*node) == text).ok_or_else(|| Unfit::NoNode.into())
 }
@@ -67,11 +70,11 @@ impl Census {
             address: row.address.to_string(),
             version: row.version.to_string(),
             state: match self.view.nodes.get(&node).map(|view| view.part) {
-                Some(Part::Takes) => "taking",
-                Some(Part::Stops) => "stopping",
-                Some(Part::Drained) => "drained",
-                Some(Part::Beside(_)) => "beside",
-                None => "gone",
+                Some(Part::Takes) => NodeState::Taking,
+                Some(Part::Stops) => NodeState::Stopping,
+                Some(Part::Drained) => NodeState::Drained,
+                Some(Part::Beside(_)) => NodeState::Beside,
+                None => NodeState::Gone,
             },
             shards: held as u32,
             joined_at: time(row.joined_at),
@@ -88,9 +91,9 @@ impl Census {
         Some(Shard {
             shard: number as u32,
             state: match (held.node, holder) {
-                (None, _) => "free",
-                (Some(_), Some(_)) => "held",
-                (Some(_), None) => "lost",
+                (None, _) => ShardState::Free,
+                (Some(_), Some(_)) => ShardState::Held,
+                (Some(_), None) => ShardState::Lost,
             },
             node: held.node.map(id),
             address: holder.map(|node| node.address.to_string()),
@@ -111,7 +114,7 @@ impl Census {
 pub(crate) async fn nodes(
     State(app): State<App>,
     _: Input<Nothing>,
-) -> Result<Json<Nodes>, Failure> {
+) -> Result<Json<Nodes>, ApiError> {
     let census = census(&app).await?;
     let rows = census.shown.nodes.iter();
     let mut nodes: Vec<Node> = rows.map(|(node, row)| census.node(*node, row)).collect();
@@ -134,7 +137,7 @@ pub(crate) async fn drain(
     State(app): State<App>,
     Path(node): Path<String>,
     _: Input<DrainNode>,
-) -> Result<Json<Node>, Failure> {
+) -> Result<Json<Node>, ApiError> {
     set_drained(&app, &node, true).await
 }
 
@@ -149,11 +152,11 @@ pub(crate) async fn undrain(
     State(app): State<App>,
     Path(node): Path<String>,
     _: Input<DrainNode>,
-) -> Result<Json<Node>, Failure> {
+) -> Result<Json<Node>, ApiError> {
     set_drained(&app, &node, false).await
 }
 
-async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>, Failure> {
+async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>, ApiError> {
     let before = census(app).await?;
     let node = node_of(node)?;
     match drained {
@@ -161,7 +164,7 @@ async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>,
         false => before.view.may_undrain(node)?,
     }
     let told = seat(app)?.postgres.drain(node, drained).await;
-    told.map_err(|error| unanswered(&error, "unknown"))?;
+    told.map_err(|error| unanswered(&error, Outcome::Unknown))?;
     let after = census(app).await?;
     let row = after.shown.nodes.get(&node).ok_or(Unfit::NoNode)?;
     Ok(Json(after.node(node, row)))
@@ -175,14 +178,14 @@ async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>,
 pub(crate) async fn shards(
     State(app): State<App>,
     _: Input<Nothing>,
-) -> Result<Json<Shards>, Failure> {
+) -> Result<Json<Shards>, ApiError> {
     let census = census(&app).await?;
     let shards = (0..).map_while(|number| census.shard(number)).collect();
     Ok(Json(Shards { shards }))
 }
 
 impl Ask for MoveShard {
-    const QUERY: &'static [Param] = &[text("node", &["node"])];
+    const QUERY: &'static [Param] = &[field("node")];
 }
 
 /// Puts a shard on a node, where it stays while that takes part.
@@ -196,13 +199,13 @@ pub(crate) async fn put(
     State(app): State<App>,
     Path(shard): Path<String>,
     input: Input<MoveShard>,
-) -> Result<Json<Shard>, Failure> {
+) -> Result<Json<Shard>, ApiError> {
     let before = census(&app).await?;
     let shard = ShardId(shard.parse().map_err(|_| Unfit::NoShard)?);
     let node = input.asked.node.as_deref().map(node_of).transpose()?;
     before.view.may_put(shard, node)?;
     let told = seat(&app)?.postgres.put(shard, node).await;
-    told.map_err(|error| unanswered(&error, "unknown"))?;
+    told.map_err(|error| unanswered(&error, Outcome::Unknown))?;
     let after = census(&app).await?.shard(shard.0 as usize);
     Ok(Json(after.ok_or(Unfit::NoShard)?))
 }

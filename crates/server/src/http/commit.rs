@@ -3,14 +3,16 @@
 use axum::Json;
 use axum::extract::State;
 use driftq_api::commit::{Commit as CommitRequest, Committed, Produced, Queued};
-use driftq_api::words::CommitSettle;
-use driftq_core::command::{self, Commit, CommitReceipt, Ending};
+use driftq_api::number::DelayMs;
+use driftq_api::words::{CommitSettle, CommittedStatus, QueuedStatus};
+use driftq_core::command::{self, Commit, CommitReceipt, Ending, Part};
 
+use super::api_error::{ApiError, Invalid, Item};
 use super::effects::finish_of;
-use super::failure::Failure;
-use super::input::{Ask, Input, Param};
+use super::input::{Ask, Input};
 use super::openapi::{Conflicting, Missing, Uncommitted};
 use super::outcome::outcome;
+use super::query::Param;
 use super::{App, produce};
 
 impl Ask for CommitRequest {
@@ -29,46 +31,49 @@ impl Ask for CommitRequest {
 pub(crate) async fn commit(
     State(app): State<App>,
     input: Input<CommitRequest>,
-) -> Result<Json<Committed>, Failure> {
+) -> Result<Json<Committed>, ApiError> {
     let commit = commit_of(&app, input.asked)?;
-    let command::Committed { produced, repeated } =
-        app.try_call(commit).await?.map_err(Failure::of_commit)?;
+    let command::Committed { produced, repeated } = app.call(commit).await?;
     let receipt = |CommitReceipt { topic, receipt }: CommitReceipt| {
         let topic = topic.to_string();
         match receipt {
             Some(receipt) => Produced::Stored(produce::shown(topic, receipt)),
-            None => Produced::Queued(Queued { status: "queued", topic, deduplicated: false }),
+            None => Produced::Queued(Queued {
+                status: QueuedStatus::Queued,
+                topic,
+                deduplicated: false,
+            }),
         }
     };
     let produced = produced.into_iter().map(receipt).collect();
-    Ok(Json(Committed { status: "committed", repeated, produced }))
+    Ok(Json(Committed { status: CommittedStatus::Committed, repeated, produced }))
 }
 
-fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, Failure> {
+fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, ApiError> {
     let CommitRequest { token, settle, reason, delay_ms, is_final, effects, .. } = asked;
     let (produce, pointers, result) = (asked.produce, asked.pointers, asked.result);
     let has_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some();
     let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
     let ending = match (settle.unwrap_or(CommitSettle::Ack), is_final.unwrap_or(false)) {
         (CommitSettle::Ack, _) if has_nack => {
-            return Err(Failure::invalid("", "reason, delay_ms and final belong to a nack"));
+            return Err(ApiError::invalid("", "reason, delay_ms and final belong to a nack"));
         }
         (CommitSettle::Ack, _) => Ending::Ack,
         (CommitSettle::Nack, true) if delay_ms.is_some() => {
-            return Err(Failure::invalid("delay_ms", "a final nack has no delay"));
+            return Err(ApiError::invalid("delay_ms", "a final nack has no delay"));
         }
         (CommitSettle::Nack, true) => Ending::Final(reason),
-        (CommitSettle::Nack, false) => Ending::Nack { reason, delay_ms },
+        (CommitSettle::Nack, false) => {
+            Ending::Nack { reason, delay_ms: delay_ms.map(DelayMs::get) }
+        }
     };
-    let in_part = |part: &'static str, index: usize| {
-        move |failure: Failure| failure.with("part", part).with("index", index)
-    };
+    let in_item = |part, index| move |invalid: Invalid| invalid.in_item(Item(part, index));
     let effects = effects.into_iter().enumerate();
     let effects =
-        effects.map(|(at, finish)| finish_of(app, finish).map_err(in_part("effects", at)));
+        effects.map(|(at, finish)| finish_of(app, finish).map_err(in_item(Part::Effects, at)));
     let messages = produce.into_iter().enumerate();
     let messages = messages
-        .map(|(at, message)| produce::message(message, None).map_err(in_part("produce", at)));
+        .map(|(at, message)| produce::message(message, None).map_err(in_item(Part::Produce, at)));
     Ok(Commit {
         token: app.token("token", &token)?,
         ending,

@@ -6,14 +6,16 @@ use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, Response, header};
 use driftq_api::message::{Consume, Delivery};
+use driftq_api::number::{Credit, LeaseMs};
 use driftq_core::command::{Join, Peer, PeerKind};
 use driftq_core::{Line, Session};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::api_error::ApiError;
 use super::counted::Counted;
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, number, text};
+use super::input::{Ask, Input};
 use super::openapi::{Missing, Query, QueryForm};
+use super::query::{Param, field};
 use super::session::Connection;
 use super::{App, convert, group_name};
 use crate::node::Node;
@@ -25,12 +27,12 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 impl Ask for Consume {
     const QUERY: &'static [Param] = &[
-        text("topic", &["topic"]),
-        text("group", &["group"]),
-        text("owner", &["owner"]),
-        number("lease_ms", &["lease_ms"]),
-        number("credit", &["credit"]),
-        text("start", &["start"]),
+        field("topic"),
+        field("group"),
+        field("owner"),
+        field("lease_ms"),
+        field("credit"),
+        field("start"),
     ];
 }
 
@@ -44,7 +46,7 @@ pub(crate) async fn by_query(
     State(app): State<App>,
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
     input: Input<Consume>,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Response<Body>, ApiError> {
     stream(&app, remote, input.asked).await
 }
 
@@ -59,11 +61,11 @@ pub(crate) async fn by_body(
     State(app): State<App>,
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
     input: Input<Consume>,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Response<Body>, ApiError> {
     stream(&app, remote, input.asked).await
 }
 
-async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Response<Body>, Failure> {
+async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Response<Body>, ApiError> {
     let Consume { topic, group, owner, lease_ms, credit, start } = asked;
     let start = convert::start(start);
     let share = app.consumer_share()?;
@@ -72,8 +74,8 @@ async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Respons
         consumer,
         name: group_name(&topic, &group),
         owner: owner.into(),
-        lease_ms,
-        credit: share.credit(credit.unwrap_or(CREDIT)),
+        lease_ms: lease_ms.map(LeaseMs::get),
+        credit: share.credit(credit.map_or(CREDIT, Credit::get)),
         credit_bytes,
         start,
         peer: Peer { kind: PeerKind::Stream, remote: remote.to_string().into() },

@@ -3,16 +3,18 @@
 use std::borrow::Cow;
 
 use data_encoding::BASE64;
-use driftq_api::dlq::{Death, Origin};
+use driftq_api::death::{Death, Origin};
 use driftq_api::message::{
     self as wire, Delivery as WireDelivery, Envelope as WireEnvelope, Lease, Redriven, Value,
 };
+use driftq_api::number::{BackoffMs, MaxAttempts, PartitionNumber};
 use driftq_api::{Time, group, topic};
 use driftq_core::change::Delivery;
 use driftq_core::command::Start;
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
-use driftq_core::{Envelope, Message, RetryRequest, Routing, Settings, Timestamp, Trace};
+use driftq_core::{Envelope, Message, RetryRequest, Routing, Timestamp, Trace};
 
+use super::settings;
 use super::words::ToWire;
 use crate::node::Minter;
 
@@ -33,12 +35,12 @@ pub(crate) fn envelope(envelope: WireEnvelope) -> Envelope {
         tenant_id: given(envelope.tenant_id),
         idempotency_key: given(envelope.idempotency_key),
         target_topic: given(envelope.target_topic),
-        partition_override: envelope.partition_override,
+        partition_override: envelope.partition_override.map(PartitionNumber::get),
         deadline: envelope.deadline.map(|at| Timestamp(at.0)),
         retry_policy: envelope.retry_policy.map(|policy| RetryRequest {
-            max_attempts: policy.max_attempts,
-            backoff_ms: policy.backoff_ms,
-            max_backoff_ms: policy.max_backoff_ms,
+            max_attempts: policy.max_attempts.get(),
+            backoff_ms: policy.backoff_ms.map(BackoffMs::get),
+            max_backoff_ms: policy.max_backoff_ms.map(BackoffMs::get),
         }),
     }
 }
@@ -56,12 +58,12 @@ pub(crate) fn wire_envelope(envelope: &Envelope) -> Option<WireEnvelope> {
         tenant_id: text(&envelope.tenant_id),
         idempotency_key: text(&envelope.idempotency_key),
         target_topic: text(&envelope.target_topic),
-        partition_override: envelope.partition_override,
+        partition_override: envelope.partition_override.map(PartitionNumber::stored),
         deadline: envelope.deadline.map(time),
         retry_policy: envelope.retry_policy.map(|policy| wire::RetryPolicy {
-            max_attempts: policy.max_attempts,
-            backoff_ms: policy.backoff_ms,
-            max_backoff_ms: policy.max_backoff_ms,
+            max_attempts: MaxAttempts::stored(policy.max_attempts),
+            backoff_ms: policy.backoff_ms.map(BackoffMs::stored),
+            max_backoff_ms: policy.max_backoff_ms.map(BackoffMs::stored),
         }),
     })
 }
@@ -169,7 +171,7 @@ pub(crate) fn topic(view: &TopicView, with_partitions: bool) -> topic::Topic {
         name: view.name.to_string(),
         partitions: partitions.len() as u32,
         created_at: time(view.created_at),
-        settings: settings(&view.settings),
+        settings: settings::wire(&view.settings),
         changed_settings: view
             .changed
             .names()
@@ -182,10 +184,6 @@ pub(crate) fn topic(view: &TopicView, with_partitions: bool) -> topic::Topic {
         partitions_detail: with_partitions.then_some(partitions),
         groups: view.groups.iter().map(ToString::to_string).collect(),
     }
-}
-
-fn settings(settings: &Settings) -> serde_json::Value {
-    serde_json::to_value(settings).expect("settings are plain")
 }
 
 pub(crate) fn group(view: &GroupView, with_detail: bool) -> group::Group {
@@ -222,7 +220,7 @@ pub(crate) fn cursors(view: &GroupView) -> Vec<group::Cursor> {
         leased: cursor.leased,
         waiting: cursor.waiting,
         next_retry_at: cursor.next_retry_at.map(time),
-        blocked: cursor.blocked.map(driftq_core::view::Blocked::as_str),
+        blocked: cursor.blocked.map(ToWire::wire),
     };
     cursors.map(cursor).collect()
 }

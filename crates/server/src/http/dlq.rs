@@ -6,13 +6,15 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Response;
+use driftq_api::Time;
 use driftq_api::dlq::{
     Comeback, DeadLetter as WireLetter, DeadLetters as WireLetters, ErrorCount, Filter, Place,
     Purge as PurgeRequest, Purged, Redrive as RedriveRequest, Redriven, RedrivenOne,
 };
+use driftq_api::error::details::FailedPrecondition;
+use driftq_api::number::{Integer, Limit};
 use driftq_api::schema;
-use driftq_api::words::{DeadLetterState, DeadLetterStates, DeathReason};
-use driftq_api::{ErrorCode, Time};
+use driftq_api::words::{DeadLetterState, DeadLetterStates, DeathReason, RedrivenStatus};
 use driftq_core::command::{
     DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Purge, Redrive, RedrivenAs,
     TopicName, ViewTopic, WouldPurge,
@@ -22,10 +24,11 @@ use driftq_core::{MessageId, Rejection, Timestamp};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, flag, number, text};
+use super::api_error::ApiError;
+use super::input::{Ask, Input};
 use super::openapi::{Missing, Query, Unmet};
 use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
+use super::query::{Param, field};
 use super::words::ToCore;
 use super::{App, bulk, convert, off_runtime, topic_name};
 
@@ -52,25 +55,25 @@ pub(crate) struct Asked {
     state: Option<DeadLetterStates>,
     #[schema(default = false)]
     summary: Option<bool>,
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<u32>,
+    #[schema(default = 100)]
+    limit: Option<Limit>,
     #[schema(value_type = Option<schema::PageCursor>)]
     cursor: Option<String>,
 }
 
 impl Ask for Asked {
     const QUERY: &'static [Param] = &[
-        text("group", &["group"]),
-        text("reason", &["reason"]),
-        text("tenant_id", &["tenant_id"]),
-        text("run_id", &["run_id"]),
-        text("error", &["error"]),
-        text("since", &["since"]),
-        text("until", &["until"]),
-        text("state", &["state"]),
-        flag("summary", &["summary"]),
-        number("limit", &["limit"]),
-        text("cursor", &["cursor"]),
+        field("group"),
+        field("reason"),
+        field("tenant_id"),
+        field("run_id"),
+        field("error"),
+        field("since"),
+        field("until"),
+        field("state"),
+        field("summary"),
+        field("limit"),
+        field("cursor"),
     ];
 }
 
@@ -114,7 +117,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Up to `limit` letters, after looking at no more than `scan` rows and bringing no more messages than a page has.
-    async fn take(&mut self, limit: usize, scan: u64) -> Result<Vec<DeadLetter>, Failure> {
+    async fn take(&mut self, limit: usize, scan: u64) -> Result<Vec<DeadLetter>, ApiError> {
         let (mut found, mut bytes) = (Vec::new(), 0);
         while let Some(below) = self.below
             && found.len() < limit
@@ -149,14 +152,14 @@ pub(crate) async fn list(
     State(app): State<App>,
     Path(topic): Path<String>,
     input: Input<Asked>,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Response<Body>, ApiError> {
     let asked = input.asked;
     let state = asked.state.map_or(DeadState::Dead, ToCore::core);
-    let limit = limit(asked.limit)?;
+    let limit = limit(asked.limit);
     let below = match &asked.cursor {
         Some(cursor) => {
             let seq = from_cursor(cursor)?.parse().ok();
-            Some(seq.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))?)
+            Some(seq.ok_or_else(|| ApiError::invalid("cursor", "not a cursor of this list"))?)
         }
         None => None,
     };
@@ -214,7 +217,7 @@ async fn summary(
     app: &App,
     topic: TopicName,
     filter: DeadFilter,
-) -> Result<(u64, Vec<ErrorCount>), Failure> {
+) -> Result<(u64, Vec<ErrorCount>), ApiError> {
     let mut walk = Walk::new(app, &topic, filter);
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let mut total = 0;
@@ -236,9 +239,9 @@ async fn summary(
 }
 
 /// The ones that were named, as ids or as what is wrong with them.
-fn ids(texts: &[String]) -> Vec<Result<MessageId, Failure>> {
+fn ids(texts: &[String]) -> Vec<Result<MessageId, ApiError>> {
     let id = |text: &String| {
-        text.parse::<MessageId>().map_err(|error| Failure::invalid("ids", error.to_string()))
+        text.parse::<MessageId>().map_err(|error| ApiError::invalid("ids", error.to_string()))
     };
     texts.iter().map(id).collect()
 }
@@ -254,18 +257,15 @@ pub(crate) async fn redrive(
     State(app): State<App>,
     Path(topic): Path<String>,
     input: Input<RedriveRequest>,
-) -> Result<Json<Redriven>, Failure> {
+) -> Result<Json<Redriven>, ApiError> {
     let RedriveRequest { ids: given, filter: by_filter, limit, dry_run, force, by, reason } =
         input.asked;
     let topic = topic_name(&topic);
     let named = match (given, by_filter) {
         (Some(given), None) if limit.is_none() => ids(&given),
-        (Some(_), None) => return Err(Failure::invalid("limit", "it belongs to a filter")),
+        (Some(_), None) => return Err(ApiError::invalid("limit", "it belongs to a filter")),
         (None, Some(by_filter)) => {
-            let limit = limit.unwrap_or(REDRIVE_MAX as u32) as usize;
-            if !(1..=REDRIVE_MAX).contains(&limit) {
-                return Err(Failure::invalid("limit", "1 to 1000 are possible"));
-            }
+            let limit = limit.map_or(REDRIVE_MAX, |limit| limit.get() as usize);
             let filter = filter(by_filter, DeadState::Dead);
             let mut walk = Walk::new(&app, &topic, filter);
             // They come back in the order in which they died.
@@ -273,13 +273,17 @@ pub(crate) async fn redrive(
             letters.map(|letter| Ok(letter.id)).collect()
         }
         (Some(_), Some(_)) | (None, None) => {
-            return Err(Failure::invalid("ids", "send ids or filter, one of them"));
+            return Err(ApiError::invalid("ids", "send ids or filter, one of them"));
         }
     };
     let matched = named.len();
     if dry_run {
         app.call(ViewTopic(topic)).await?;
-        let would = |id: MessageId| RedrivenOne { id: id.to_string(), status: "would", new: None };
+        let would = |id: MessageId| RedrivenOne {
+            id: id.to_string(),
+            status: RedrivenStatus::Would,
+            new: None,
+        };
         let results = named.into_iter().map(|id| bulk::to_item(id.map(would))).collect();
         return Ok(Json(Redriven { dry_run, matched, redriven: 0, results }));
     }
@@ -295,7 +299,7 @@ pub(crate) async fn redrive(
         let items = named.by_ref().take(REDRIVEN_TOGETHER).collect();
         results.extend(bulk::call_each(&app, items, redriven).await);
     }
-    let redriven = bulk::count(&results, |one| one.status == "redriven");
+    let redriven = bulk::count(&results, |one| one.status == RedrivenStatus::Redriven);
     tracing::info!(topic = %topic.topic, %by, %reason, matched, redriven, "dead letters redriven");
     Ok(Json(Redriven { dry_run, matched, redriven, results }))
 }
@@ -303,9 +307,9 @@ pub(crate) async fn redrive(
 fn redriven(
     id: MessageId,
     redriven: Result<RedrivenAs, Rejection>,
-) -> Result<RedrivenOne, Failure> {
+) -> Result<RedrivenOne, ApiError> {
     let RedrivenAs { new, already } = redriven?;
-    let status = if already { "already" } else { "redriven" };
+    let status = if already { RedrivenStatus::Already } else { RedrivenStatus::Redriven };
     Ok(RedrivenOne { id: id.to_string(), status, new: Some(place(new)) })
 }
 
@@ -324,7 +328,7 @@ pub(crate) async fn purge(
     State(app): State<App>,
     Path(topic): Path<String>,
     input: Input<PurgeRequest>,
-) -> Result<Json<Purged>, Failure> {
+) -> Result<Json<Purged>, ApiError> {
     let PurgeRequest { ids: given, filter: by_filter, confirm, by, reason } = input.asked;
     let topic = topic_name(&topic);
     let meant: Vec<MessageId> = match (given, by_filter) {
@@ -332,7 +336,7 @@ pub(crate) async fn purge(
         (None, Some(by_filter)) => {
             if by_filter.until.is_none() {
                 let says = "a filter needs until, so that the number stands still";
-                return Err(Failure::invalid("until", says));
+                return Err(ApiError::invalid("until", says));
             }
             let filter = filter(by_filter, DeadState::Dead);
             let mut walk = Walk::new(&app, &topic, filter);
@@ -340,7 +344,7 @@ pub(crate) async fn purge(
             letters.into_iter().map(|letter| letter.id).collect()
         }
         (Some(_), Some(_)) | (None, None) => {
-            return Err(Failure::invalid("ids", "send ids or filter, one of them"));
+            return Err(ApiError::invalid("ids", "send ids or filter, one of them"));
         }
     };
     let by: driftq_core::Text = by.unwrap_or_default().into();
@@ -356,9 +360,11 @@ pub(crate) async fn purge(
     for chunk in meant.chunks(PURGE_MAX) {
         matched += app.call(WouldPurge(purge(chunk))).await?;
     }
-    if confirm != Some(matched) {
+    if confirm.map(Integer::get) != Some(matched) {
         let says = format!("{matched} would be gone for good: repeat with that as confirm");
-        return Err(Failure::new(ErrorCode::FailedPrecondition, says).with("matched", matched));
+        let matched = Some(matched);
+        let details = FailedPrecondition { matched, ..FailedPrecondition::default() };
+        return Err(ApiError::new(details, says));
     }
     let mut purged = 0;
     for chunk in meant.chunks(PURGE_MAX) {

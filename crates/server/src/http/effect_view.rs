@@ -3,23 +3,26 @@
 use driftq_api::effect::{
     Began, Doubt, Effect, EffectMessage, Finished, Resolution as WireResolution,
 };
+use driftq_api::words::{self, DoubtAction, EffectStatus};
 use driftq_core::Timestamp;
 use driftq_core::command::{self, BeginDecision, EffectQuery, EffectView, Produced};
 use driftq_core::effect::{self, EffectResult, EffectState, Outcome, Resolution};
 use serde_json::value::RawValue;
 
+use super::api_error::ApiError;
 use super::convert::time;
-use super::failure::Failure;
 use super::internal_error;
 use super::words::ToWire;
 use crate::node::Minter;
 
 /// How v1 called the states.
-fn status(state: EffectState) -> &'static str {
+fn status(state: EffectState) -> EffectStatus {
     match state {
-        EffectState::InProgress | EffectState::InDoubt | EffectState::Parked => "PENDING",
-        EffectState::Succeeded => "COMMITTED",
-        EffectState::FailedFinal | EffectState::FailedRetryable => "FAILED",
+        EffectState::InProgress | EffectState::InDoubt | EffectState::Parked => {
+            EffectStatus::Pending
+        }
+        EffectState::Succeeded => EffectStatus::Committed,
+        EffectState::FailedFinal | EffectState::FailedRetryable => EffectStatus::Failed,
     }
 }
 
@@ -29,7 +32,7 @@ pub(crate) fn doubt(doubt: &effect::Doubt) -> Doubt {
         owner: doubt.owner.to_string(),
         began_at: time(doubt.began_at),
         since: time(doubt.since),
-        cause: doubt.cause.as_str(),
+        cause: doubt.cause.wire(),
     }
 }
 
@@ -51,10 +54,10 @@ pub(crate) fn began(began: command::Began, minter: Minter<'_>) -> Began {
     let command::Began { decision, effect, token } = began;
     let EffectView { row, state, held_until, downstream_key } = effect;
     let (decision, action) = match decision {
-        BeginDecision::Execute => ("EXECUTE", None),
-        BeginDecision::Probe => ("IN_DOUBT", Some("probe")),
-        BeginDecision::Replay => ("REPLAY", None),
-        BeginDecision::Retryable => ("RETRYABLE", None),
+        BeginDecision::Execute => (words::BeginDecision::Execute, None),
+        BeginDecision::Probe => (words::BeginDecision::InDoubt, Some(DoubtAction::Probe)),
+        BeginDecision::Replay => (words::BeginDecision::Replay, None),
+        BeginDecision::Retryable => (words::BeginDecision::Retryable, None),
     };
     let is_granted = token.is_some();
     let (result, result_base64) = result(&row.outcome);
@@ -134,7 +137,7 @@ fn resolution(resolution: &Resolution) -> WireResolution {
 }
 
 /// A taken idempotency key, as an effect that has succeeded: its result is the receipt.
-pub(crate) fn taken(name: &EffectQuery, scope: &str, taken: &Produced) -> Result<Effect, Failure> {
+pub(crate) fn taken(name: &EffectQuery, scope: &str, taken: &Produced) -> Result<Effect, ApiError> {
     let topic = scope.split('/').nth(1).unwrap_or_default();
     let receipt = super::produce::shown(topic.to_owned(), taken.receipt.clone());
     let receipt = serde_json::value::to_raw_value(&receipt)

@@ -9,6 +9,7 @@ use driftq_api::effect::{
     Began, Begin as BeginRequest, Effect, Effects as WireEffects, Extend, Extended,
     Finish as FinishRequest, Finished, Looked, Reacquire, Resolve as ResolveRequest,
 };
+use driftq_api::number::{EffectTtlMs, LeaseMs, Limit, ProviderWindowMs, WaitMs};
 use driftq_api::{schema, words};
 use driftq_core::command::{
     Begin, BeginOf, EffectQuery, Effects, ExtendEffect, Finish, FinishStatus, ListEffects, Missing,
@@ -21,81 +22,81 @@ use serde::Deserialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use super::api_error::{ApiError, Invalid};
 use super::body::Purpose;
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, number, text};
+use super::input::{Ask, Input};
 use super::openapi::{Conflicting, Held, Missing as NotThere, Query, QueryForm, StaleEffect};
 use super::outcome::outcome;
 use super::pages::{from_cursor, limit, to_cursor};
 use super::produce::idempotency_key;
+use super::query::{Param, field};
 use super::words::ToCore;
 use super::{App, NAMESPACE, effect_view};
 
 /// Records that one call looks at.
 const SCAN_MAX: u64 = 10_000;
-const WAIT_MS_MAX: u64 = 60_000;
 /// Whoever waits asks at least this often, should a hint be lost.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 impl Ask for BeginRequest {
     const QUERY: &'static [Param] = &[
-        text("scope", &["scope"]),
-        text("key", &["key"]),
-        text("lease_token", &["lease_token"]),
-        text("tenant_id", &["tenant_id"]),
-        text("request", &["request"]),
-        text("request_hash", &["request_hash"]),
-        text("on_doubt", &["on_doubt"]),
-        number("lease_ms", &["lease_ms"]),
-        number("ttl_ms", &["ttl_ms"]),
-        number("provider_window_ms", &["provider_window_ms"]),
-        text("owner", &["owner"]),
-        text("nonce", &["nonce"]),
+        field("scope"),
+        field("key"),
+        field("lease_token"),
+        field("tenant_id"),
+        field("request"),
+        field("request_hash"),
+        field("on_doubt"),
+        field("lease_ms"),
+        field("ttl_ms"),
+        field("provider_window_ms"),
+        field("owner"),
+        field("nonce"),
     ];
 }
 
 impl Ask for Reacquire {
     const QUERY: &'static [Param] = &[
-        text("scope", &["scope"]),
-        text("key", &["key"]),
-        text("tenant_id", &["tenant_id"]),
-        text("request", &["request"]),
-        text("request_hash", &["request_hash"]),
-        number("lease_ms", &["lease_ms"]),
-        text("owner", &["owner"]),
-        text("nonce", &["nonce"]),
+        field("scope"),
+        field("key"),
+        field("tenant_id"),
+        field("request"),
+        field("request_hash"),
+        field("lease_ms"),
+        field("owner"),
+        field("nonce"),
     ];
 }
 
 impl Ask for FinishRequest {
     const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[
-        text("token", &["token"]),
-        text("status", &["status"]),
-        number("code", &["code"]),
-        text("result_base64", &["result_base64"]),
-        text("error", &["error"]),
-        text("downstream_key", &["downstream_key"]),
+        field("token"),
+        field("status"),
+        field("code"),
+        field("result_base64"),
+        field("error"),
+        field("downstream_key"),
     ];
 }
 
 impl Ask for Extend {
     const PURPOSE: Purpose = Purpose::Settle;
-    const QUERY: &'static [Param] = &[text("token", &["token"]), number("lease_ms", &["lease_ms"])];
+    const QUERY: &'static [Param] = &[field("token"), field("lease_ms")];
 }
 
 impl Ask for ResolveRequest {
     const QUERY: &'static [Param] = &[
-        text("scope", &["scope"]),
-        text("key", &["key"]),
-        text("tenant_id", &["tenant_id"]),
-        number("fence", &["fence"]),
-        text("as", &["as"]),
-        number("code", &["code"]),
-        text("result_base64", &["result_base64"]),
-        text("error", &["error"]),
-        text("by", &["by"]),
-        text("reason", &["reason"]),
+        field("scope"),
+        field("key"),
+        field("tenant_id"),
+        field("fence"),
+        field("as"),
+        field("code"),
+        field("result_base64"),
+        field("error"),
+        field("by"),
+        field("reason"),
     ];
 }
 
@@ -108,24 +109,24 @@ pub(crate) struct Asked {
     key: Option<String>,
     #[schema(value_type = Option<schema::Tenant>)]
     tenant_id: Option<String>,
-    #[schema(maximum = 60000, default = 0)]
-    wait_ms: Option<u64>,
+    #[schema(default = 0)]
+    wait_ms: Option<WaitMs>,
     state: Option<words::EffectState>,
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<u32>,
+    #[schema(default = 100)]
+    limit: Option<Limit>,
     #[schema(value_type = Option<schema::PageCursor>)]
     cursor: Option<String>,
 }
 
 impl Ask for Asked {
     const QUERY: &'static [Param] = &[
-        text("scope", &["scope"]),
-        text("key", &["key"]),
-        text("tenant_id", &["tenant_id"]),
-        number("wait_ms", &["wait_ms"]),
-        text("state", &["state"]),
-        number("limit", &["limit"]),
-        text("cursor", &["cursor"]),
+        field("scope"),
+        field("key"),
+        field("tenant_id"),
+        field("wait_ms"),
+        field("state"),
+        field("limit"),
+        field("cursor"),
     ];
 }
 
@@ -142,7 +143,7 @@ impl Ask for Asked {
 pub(crate) async fn begin(
     State(app): State<App>,
     input: Input<BeginRequest>,
-) -> Result<Json<Began>, Failure> {
+) -> Result<Json<Began>, ApiError> {
     let key = key(&input.headers, input.asked.key.clone())?;
     let asked = input.asked;
     let of = match (asked.lease_token, asked.scope) {
@@ -151,27 +152,27 @@ pub(crate) async fn begin(
                 [("lease_ms", asked.lease_ms.is_some()), ("tenant_id", asked.tenant_id.is_some())]
             {
                 if is_there {
-                    return Err(Failure::invalid(field, "with a lease_token it is the message's"));
+                    return Err(ApiError::invalid(field, "with a lease_token it is the message's"));
                 }
             }
             let token = app.token("lease_token", &token)?;
             BeginOf::Delivery { token, key: key.map(Into::into) }
         }
         (None, Some(scope)) => {
-            let key = key.ok_or_else(|| Failure::invalid("key", "is needed"))?;
+            let key = key.ok_or_else(|| ApiError::invalid("key", "is needed"))?;
             let name = query(asked.tenant_id.as_deref(), &scope, key)?;
-            BeginOf::Scope { name, lease_ms: asked.lease_ms, again: false }
+            BeginOf::Scope { name, lease_ms: asked.lease_ms.map(LeaseMs::get), again: false }
         }
         (Some(_), Some(_)) | (None, None) => {
-            return Err(Failure::invalid("scope", "send scope or lease_token, one of them"));
+            return Err(ApiError::invalid("scope", "send scope or lease_token, one of them"));
         }
     };
     let begin = Begin {
         of,
         request: request(asked.request, asked.request_hash)?,
         on_doubt: asked.on_doubt.map(ToCore::core),
-        ttl_ms: asked.ttl_ms,
-        window_ms: asked.provider_window_ms,
+        ttl_ms: asked.ttl_ms.map(EffectTtlMs::get),
+        window_ms: asked.provider_window_ms.map(ProviderWindowMs::get),
         owner: asked.owner.map(Into::into),
         nonce: asked.nonce.map(Into::into),
     };
@@ -191,13 +192,13 @@ pub(crate) async fn begin(
 pub(crate) async fn reacquire(
     State(app): State<App>,
     input: Input<Reacquire>,
-) -> Result<Json<Began>, Failure> {
+) -> Result<Json<Began>, ApiError> {
     let Reacquire { scope, key: named, tenant_id, request: content, request_hash, .. } =
         input.asked;
-    let key = key(&input.headers, named)?.ok_or_else(|| Failure::invalid("key", "is needed"))?;
+    let key = key(&input.headers, named)?.ok_or_else(|| ApiError::invalid("key", "is needed"))?;
     let name = query(tenant_id.as_deref(), &scope, key)?;
     let begin = Begin {
-        of: BeginOf::Scope { name, lease_ms: input.asked.lease_ms, again: true },
+        of: BeginOf::Scope { name, lease_ms: input.asked.lease_ms.map(LeaseMs::get), again: true },
         request: request(content, request_hash)?,
         on_doubt: None,
         ttl_ms: None,
@@ -208,7 +209,7 @@ pub(crate) async fn reacquire(
     began(&app, begin).await
 }
 
-async fn began(app: &App, begin: Begin) -> Result<Json<Began>, Failure> {
+async fn began(app: &App, begin: Begin) -> Result<Json<Began>, ApiError> {
     let began = app.call(begin).await?;
     Ok(Json(effect_view::began(*began, app.node.minter())))
 }
@@ -223,13 +224,13 @@ async fn began(app: &App, begin: Begin) -> Result<Json<Began>, Failure> {
 pub(crate) async fn finish(
     State(app): State<App>,
     input: Input<FinishRequest>,
-) -> Result<Json<Finished>, Failure> {
+) -> Result<Json<Finished>, ApiError> {
     let finish = finish_of(&app, input.asked)?;
     let finished = app.call(finish).await?;
     Ok(Json(effect_view::finished(&finished.effect, finished.repeated)))
 }
 
-pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Failure> {
+pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Invalid> {
     let FinishRequest { token, status, code, result, result_base64, error, downstream_key } = asked;
     let status = match status {
         words::FinishStatus::Succeeded => FinishStatus::Succeeded,
@@ -240,7 +241,7 @@ pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Failu
         words::FinishStatus::Unknown => FinishStatus::Unknown,
     };
     if downstream_key.is_some() && !matches!(status, FinishStatus::FailedRetryable { .. }) {
-        return Err(Failure::invalid("downstream_key", "goes with FAILED_RETRYABLE only"));
+        return Err(Invalid::new("downstream_key", "is allowed only with FAILED_RETRYABLE"));
     }
     let outcome = outcome(code, result, result_base64, error)?;
     Ok(Finish { token: app.token("token", &token)?, status, outcome })
@@ -256,11 +257,15 @@ pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Failu
 pub(crate) async fn extend(
     State(app): State<App>,
     input: Input<Extend>,
-) -> Result<Json<Extended>, Failure> {
+) -> Result<Json<Extended>, ApiError> {
     let Extend { token, lease_ms } = input.asked;
-    let extend = ExtendEffect { token: app.token("token", &token)?, lease_ms };
+    let extend =
+        ExtendEffect { token: app.token("token", &token)?, lease_ms: lease_ms.map(LeaseMs::get) };
     let until = app.call(extend).await?;
-    Ok(Json(Extended { status: "extended", expires_at: super::convert::time(until) }))
+    Ok(Json(Extended {
+        status: words::ExtendedStatus::Extended,
+        expires_at: super::convert::time(until),
+    }))
 }
 
 /// A person ends doubt.
@@ -273,17 +278,17 @@ pub(crate) async fn extend(
 pub(crate) async fn resolve(
     State(app): State<App>,
     input: Input<ResolveRequest>,
-) -> Result<Json<Effect>, Failure> {
+) -> Result<Json<Effect>, ApiError> {
     let asked = input.asked;
     let resolve = Resolve {
         name: query(asked.tenant_id.as_deref(), &asked.scope, asked.key)?,
-        fence: asked.fence,
+        fence: asked.fence.get(),
         resolve_as: asked.resolve_as.core(),
         outcome: outcome(asked.code, asked.result, asked.result_base64, asked.error)?,
         by: asked.by.into(),
         reason: asked.reason.into(),
     };
-    let effect = app.try_call(resolve).await?.map_err(Failure::of_resolve)?;
+    let effect = app.call(resolve).await?;
     let name = &effect.row.name;
     tracing::info!(scope = %name.scope, fence = effect.row.fence, "an effect was resolved");
     Ok(Json(effect_view::effect(&effect, true)))
@@ -298,24 +303,21 @@ pub(crate) async fn resolve(
 pub(crate) async fn look(
     State(app): State<App>,
     input: Input<Asked>,
-) -> Result<Json<Looked>, Failure> {
+) -> Result<Json<Looked>, ApiError> {
     let Asked { scope, key, tenant_id, wait_ms, state, limit: of, cursor } = input.into_asked();
     let Some(key) = key else {
         if wait_ms.is_some() {
-            return Err(Failure::invalid("wait_ms", "it needs scope and key"));
+            return Err(ApiError::invalid("wait_ms", "it needs scope and key"));
         }
-        let list = Listed { scope, tenant_id, state, limit: limit(of)?, cursor };
+        let list = Listed { scope, tenant_id, state, limit: limit(of), cursor };
         return list.effects(&app).await.map(|page| Json(Looked::Effects(page)));
     };
     if state.is_some() || of.is_some() || cursor.is_some() {
-        return Err(Failure::invalid("key", "state, limit and cursor are for lists"));
+        return Err(ApiError::invalid("key", "state, limit and cursor are for lists"));
     }
-    let scope = scope.ok_or_else(|| Failure::invalid("scope", "is needed"))?;
+    let scope = scope.ok_or_else(|| ApiError::invalid("scope", "is needed"))?;
     let name = query(tenant_id.as_deref(), &scope, key)?;
-    let wait_ms = wait_ms.unwrap_or(0);
-    if wait_ms > WAIT_MS_MAX {
-        return Err(Failure::invalid("wait_ms", "is 0 to 60000"));
-    }
+    let wait_ms = wait_ms.map_or(0, WaitMs::get);
     one(&app, &scope, name, Duration::from_millis(wait_ms)).await
 }
 
@@ -325,7 +327,7 @@ async fn one(
     scope: &str,
     name: EffectQuery,
     wait: Duration,
-) -> Result<Json<Looked>, Failure> {
+) -> Result<Json<Looked>, ApiError> {
     let until = Instant::now() + wait;
     let waiting = (!wait.is_zero()).then(|| app.node.await_effect(name.tenant(), scope, &name.key));
     let mut draining = app.draining.clone();
@@ -371,10 +373,10 @@ struct Listed {
 }
 
 impl Listed {
-    async fn effects(self, app: &App) -> Result<WireEffects, Failure> {
+    async fn effects(self, app: &App) -> Result<WireEffects, ApiError> {
         let state = self.state.map(ToCore::core).filter(|state| !state.is_known());
         let says = "is IN_PROGRESS, IN_DOUBT or PARKED; or send scope and key";
-        let state = state.ok_or_else(|| Failure::invalid("state", says))?;
+        let state = state.ok_or_else(|| ApiError::invalid("state", says))?;
         let scope = self.scope.as_deref().map(scope).transpose()?;
         let mut next = Some(match &self.cursor {
             Some(cursor) => place(cursor)?,
@@ -410,7 +412,7 @@ impl Listed {
 }
 
 /// Where a list goes on.
-fn place(cursor: &str) -> Result<(ShardId, Place), Failure> {
+fn place(cursor: &str) -> Result<(ShardId, Place), ApiError> {
     let text = from_cursor(cursor)?;
     let parsed = || {
         let (shard, place) = text.split_once(':')?;
@@ -419,21 +421,21 @@ fn place(cursor: &str) -> Result<(ShardId, Place), Failure> {
         let hash = u128::from_str_radix(hash, 16).ok()?.to_be_bytes();
         Some((ShardId(shard.parse().ok()?), Place { bucket, hash }))
     };
-    parsed().ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))
+    parsed().ok_or_else(|| ApiError::invalid("cursor", "not a cursor of this list"))
 }
 
 /// The key, from the body, from the header, or both if they agree.
-fn key(headers: &HeaderMap, named: Option<String>) -> Result<Option<String>, Failure> {
+fn key(headers: &HeaderMap, named: Option<String>) -> Result<Option<String>, ApiError> {
     match (idempotency_key(headers)?, named) {
         (Some(header), Some(named)) if header != named => {
-            Err(Failure::invalid("key", "the Idempotency-Key header and key differ"))
+            Err(ApiError::invalid("key", "the Idempotency-Key header and key differ"))
         }
         (Some(key), _) | (None, Some(key)) => Ok(Some(key)),
         (None, None) => Ok(None),
     }
 }
 
-pub(super) fn query(tenant: Option<&str>, of: &str, key: String) -> Result<EffectQuery, Failure> {
+pub(super) fn query(tenant: Option<&str>, of: &str, key: String) -> Result<EffectQuery, ApiError> {
     Ok(EffectQuery {
         namespace: NAMESPACE.into(),
         tenant: tenant.unwrap_or_default().into(),
@@ -442,14 +444,14 @@ pub(super) fn query(tenant: Option<&str>, of: &str, key: String) -> Result<Effec
     })
 }
 
-fn scope(text: &str) -> Result<Scope, Failure> {
+fn scope(text: &str) -> Result<Scope, ApiError> {
     Ok(Scope::parse(&Text::from(NAMESPACE), text)?)
 }
 
-fn request(content: Option<String>, hash: Option<String>) -> Result<Option<Request>, Failure> {
+fn request(content: Option<String>, hash: Option<String>) -> Result<Option<Request>, ApiError> {
     match (content, hash) {
         (Some(_), Some(_)) => {
-            Err(Failure::invalid("request_hash", "send request or request_hash, one of them"))
+            Err(ApiError::invalid("request_hash", "send request or request_hash, one of them"))
         }
         (Some(content), None) => Ok(Some(Request::Content(content.into()))),
         (None, Some(hash)) => Ok(Some(Request::Hash(hash.into()))),

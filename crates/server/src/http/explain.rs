@@ -7,16 +7,17 @@ use driftq_api::explain::{
     EffectInBrief, Event as WireEvent, Explained, ExplainedEffect, Group as WireGroup, History,
     InGroup as WireInGroup, Lease, Message as WireMessage,
 };
+use driftq_api::number::{Integer, PartitionNumber};
 use driftq_api::schema;
-use driftq_core::command::{self, EffectView, Explain, ExplainState, ExplainedMessage, InGroup};
-use driftq_core::view::Blocked;
+use driftq_core::command::{self, EffectView, Explain, ExplainedMessage, InGroup};
 use driftq_core::{LeaseToken, MessageId};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, number, text};
+use super::api_error::ApiError;
+use super::input::{Ask, Input};
 use super::openapi::{Missing, Query};
+use super::query::{Param, field};
 use super::words::ToWire;
 use super::{App, NAMESPACE, clock, convert, effect_view, effects, group_name, topic_name};
 
@@ -29,10 +30,8 @@ pub(crate) struct Asked {
     token: Option<String>,
     #[schema(value_type = Option<schema::TopicName>)]
     topic: Option<String>,
-    #[schema(maximum = 1023)]
-    partition: Option<u32>,
-    #[serde(default, deserialize_with = "driftq_api::optional_integer")]
-    offset: Option<u64>,
+    partition: Option<PartitionNumber>,
+    offset: Option<Integer>,
     #[schema(value_type = Option<schema::GroupName>)]
     group: Option<String>,
     #[schema(value_type = Option<schema::ScopeName>)]
@@ -45,15 +44,15 @@ pub(crate) struct Asked {
 
 impl Ask for Asked {
     const QUERY: &'static [Param] = &[
-        text("id", &["id"]),
-        text("token", &["token"]),
-        text("topic", &["topic"]),
-        number("partition", &["partition"]),
-        number("offset", &["offset"]),
-        text("group", &["group"]),
-        text("scope", &["scope"]),
-        text("key", &["key"]),
-        text("tenant_id", &["tenant_id"]),
+        field("id"),
+        field("token"),
+        field("topic"),
+        field("partition"),
+        field("offset"),
+        field("group"),
+        field("scope"),
+        field("key"),
+        field("tenant_id"),
     ];
 }
 
@@ -66,7 +65,7 @@ impl Ask for Asked {
 pub(crate) async fn explain(
     State(app): State<App>,
     input: Input<Asked>,
-) -> Result<Json<Explained>, Failure> {
+) -> Result<Json<Explained>, ApiError> {
     let explained = app.call(meant(&app, input.asked)?).await?;
     let clock = clock::held(&app);
     Ok(Json(match &*explained {
@@ -90,7 +89,7 @@ pub(crate) async fn explain(
 }
 
 /// Exactly one of the ways to name something.
-fn meant(app: &App, asked: Asked) -> Result<Explain, Failure> {
+fn meant(app: &App, asked: Asked) -> Result<Explain, ApiError> {
     let Asked { id, token, topic, partition, offset, group, scope, key, tenant_id } = asked;
     let is_effect = scope.is_some() || key.is_some() || tenant_id.is_some();
     if let (Some(scope), Some(key)) = (&scope, &key) {
@@ -105,7 +104,7 @@ fn meant(app: &App, asked: Asked) -> Result<Explain, Failure> {
         _ if is_effect => Err(one_of_them()),
         (Some(id), None, None, None, None, None) => {
             let id: Result<MessageId, _> = id.parse();
-            Ok(by_id(id.map_err(|error| Failure::invalid("id", error.to_string()))?))
+            Ok(by_id(id.map_err(|error| ApiError::invalid("id", error.to_string()))?))
         }
         (None, Some(token), None, None, None, None) => {
             let token: LeaseToken = app.token("token", &token)?;
@@ -113,6 +112,7 @@ fn meant(app: &App, asked: Asked) -> Result<Explain, Failure> {
             Ok(by_id(MessageId { restore, shard, topic, lane: token.lane, offset: token.offset }))
         }
         (None, None, Some(topic), Some(partition), Some(offset), None) => {
+            let (partition, offset) = (partition.get(), offset.get());
             Ok(Explain::Message { topic: topic_name(&topic), partition, offset })
         }
         (None, None, Some(topic), None, None, Some(group)) => {
@@ -122,9 +122,9 @@ fn meant(app: &App, asked: Asked) -> Result<Explain, Failure> {
     }
 }
 
-fn one_of_them() -> Failure {
+fn one_of_them() -> ApiError {
     let says = "send id; or token; or topic, partition, offset; or topic, group; or scope, key[, tenant_id]";
-    Failure::invalid("", says)
+    ApiError::invalid("", says)
 }
 
 fn shown(explained: &ExplainedMessage, clock: Option<HeldClock>) -> WireMessage {
@@ -153,7 +153,7 @@ fn event(event: &command::Event) -> WireEvent {
     WireEvent {
         at: convert::time(event.at),
         group: event.group.to_string(),
-        event: event.kind.as_str(),
+        event: event.kind.wire(),
         attempt: event.attempt,
         owner: some(&event.owner),
         error: some(&event.error),
@@ -172,7 +172,7 @@ fn brief(effect: &EffectView) -> EffectInBrief {
 fn in_group(in_group: &InGroup) -> WireInGroup {
     WireInGroup {
         group: in_group.group.to_string(),
-        state: ExplainState::as_str(in_group.state),
+        state: in_group.state.wire(),
         says: in_group.says.to_string(),
         attempts: in_group.attempts,
         max_attempts: in_group.max_attempts,
@@ -180,7 +180,7 @@ fn in_group(in_group: &InGroup) -> WireInGroup {
         last_owner: Some(in_group.last_owner.to_string()).filter(|owner| !owner.is_empty()),
         next_attempt_at: in_group.next_attempt_at.map(convert::time),
         lease: in_group.leased_until.map(|at| Lease { expires_at: convert::time(at) }),
-        blocked: in_group.blocked.map(Blocked::as_str),
+        blocked: in_group.blocked.map(ToWire::wire),
         dead_letter: in_group.dead_letter.map(|id| id.to_string()),
         effects: in_group.effects.iter().map(brief).collect(),
     }

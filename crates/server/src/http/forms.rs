@@ -13,8 +13,9 @@ use fastrand::Rng;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
-use super::failure::Failure;
-use super::input::{Ask, Confirm, Kind, Nothing, Param, from_json, from_query};
+use super::api_error::ApiError;
+use super::input::{Ask, Confirm, Nothing, from_json};
+use super::query::{Form, FormParam, Kind, from_query};
 use super::{audit, dlq, explain, groups, peek, topics};
 
 const REQUESTS_EACH: usize = 3_000;
@@ -53,23 +54,23 @@ const VALUES: [&str; 30] = [
     "1800000000000",
 ];
 
-fn heard<T: Debug>(read: Result<T, Failure>) -> Result<String, String> {
-    read.map(|asked| format!("{asked:?}")).map_err(|Failure(error)| error.message)
+fn heard<T: Debug>(read: Result<T, impl Into<ApiError>>) -> Result<String, String> {
+    read.map(|asked| format!("{asked:?}")).map_err(|error| error.into().0.message)
 }
 
 /// The value as JSON has it, if JSON can say it.
-fn json(param: &Param, value: &str) -> Option<Value> {
+fn json(param: &FormParam, value: &str) -> Option<Value> {
     let is_bare = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
     let number = serde_json::from_str::<i64>(value).ok().filter(|_| is_bare);
     let number = number.filter(|number| number.unsigned_abs() <= INTEGER_MAX);
     match param.kind {
         Kind::Text => Some(value.into()),
-        Kind::Number => number.map(Value::from),
+        Kind::Integer => number.map(Value::from),
         Kind::UnixMs => {
             let ms = u64::try_from(number?).ok()?;
             Some(Time(ms).to_string().into())
         }
-        Kind::Flag => match value {
+        Kind::Boolean => match value {
             "true" | "1" => Some(true.into()),
             "false" | "0" => Some(false.into()),
             _ => None,
@@ -92,12 +93,14 @@ fn put(mut body: Map<String, Value>, path: &[&str], value: Value) -> Option<Map<
 
 /// How many requests of a kind could be read, of those that were drawn.
 fn check<T: Ask + Debug>(random: &mut Rng) -> usize {
+    let form = Form::new::<T>(T::QUERY);
+    assert_eq!(form.params.len(), T::QUERY.len(), "every parameter has a field");
     let mut read = 0;
     for _ in 0..REQUESTS_EACH {
         let mut query = Vec::new();
         let mut body = Some(Map::new());
         // Most of the names, each with a value that may suit it.
-        for param in T::QUERY {
+        for param in &form.params {
             if random.u8(..) < 96 {
                 continue;
             }
@@ -105,7 +108,9 @@ fn check<T: Ask + Debug>(random: &mut Rng) -> usize {
             let encoded = utf8_percent_encode(value, NON_ALPHANUMERIC);
             query.push(format!("{}={encoded}", param.name));
             let json = json(param, value);
-            body = body.zip(json).and_then(|(body, json)| put(body, param.path, json));
+            body = body
+                .zip(json)
+                .and_then(|(body, json)| put(body, &param.path().collect::<Vec<_>>(), json));
         }
         let query = query.join("&");
         let asked = heard(from_query::<T>(&query));

@@ -7,7 +7,9 @@ use driftq_api::group::{
     CreateGroup, DeletedGroup, Group, Groups, Moved, Pause as PauseRequest, Resume,
     Seek as SeekRequest, SeekEnd, SeekTo as WireSeekTo, Sought,
 };
+use driftq_api::number::Limit;
 use driftq_api::schema::{self, PageCursor, TopicName};
+use driftq_api::words::{DeletedStatus, MovedStatus};
 use driftq_core::Timestamp;
 use driftq_core::command::{
     self, Creation, DeleteGroup, GroupContents, GroupName, ListGroups, Pause, Seek, SeekTo,
@@ -16,23 +18,24 @@ use driftq_core::command::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::failure::Failure;
-use super::input::{Ask, Confirm, Input, Nothing, Param, flag, number, text};
+use super::api_error::ApiError;
+use super::input::{Ask, Confirm, Input, Nothing};
 use super::openapi::{Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
+use super::query::{Param, field};
 use super::{App, convert, group_name, topic_name};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct List {
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<u32>,
+    #[schema(default = 100)]
+    limit: Option<Limit>,
     #[schema(value_type = Option<PageCursor>)]
     cursor: Option<String>,
 }
 
 impl Ask for List {
-    const QUERY: &'static [Param] = &[number("limit", &["limit"]), text("cursor", &["cursor"])];
+    const QUERY: &'static [Param] = &[field("limit"), field("cursor")];
 }
 
 /// Groups of a topic, sorted by name.
@@ -45,7 +48,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     Path(topic): Path<String>,
     input: Input<List>,
-) -> Result<Json<Groups>, Failure> {
+) -> Result<Json<Groups>, ApiError> {
     let pages = Pages::new(input.asked.limit, input.asked.cursor.as_deref())?;
     let views = app.call(ListGroups(topic_name(&topic))).await?;
     let (views, next_cursor) = pages.of(views, |view| &view.name);
@@ -53,7 +56,7 @@ pub(crate) async fn list(
     Ok(Json(Groups { groups, next_cursor }))
 }
 
-async fn view(app: &App, name: GroupName) -> Result<Json<Group>, Failure> {
+async fn view(app: &App, name: GroupName) -> Result<Json<Group>, ApiError> {
     let view = app.call(ViewGroup(name)).await?;
     Ok(Json(convert::group(&view, true)))
 }
@@ -68,12 +71,12 @@ pub(crate) async fn show(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
     _: Input<Nothing>,
-) -> Result<Json<Group>, Failure> {
+) -> Result<Json<Group>, ApiError> {
     view(&app, group_name(&topic, &group)).await
 }
 
 impl Ask for CreateGroup {
-    const QUERY: &'static [Param] = &[text("start", &["start"])];
+    const QUERY: &'static [Param] = &[field("start")];
 }
 
 /// Makes a group.
@@ -87,7 +90,7 @@ pub(crate) async fn create(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
     input: Input<CreateGroup>,
-) -> Result<(StatusCode, Json<Group>), Failure> {
+) -> Result<(StatusCode, Json<Group>), ApiError> {
     let name = group_name(&topic, &group);
     let create =
         command::CreateGroup { name: name.clone(), start: convert::start(input.asked.start) };
@@ -108,7 +111,7 @@ pub(crate) async fn delete(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
     input: Input<Confirm>,
-) -> Result<Json<DeletedGroup>, Failure> {
+) -> Result<Json<DeletedGroup>, ApiError> {
     let name = group_name(&topic, &group);
     if input.asked.confirm.as_deref() != Some(&group) {
         let GroupContents { backlog, open } = app.call(WouldDeleteGroup(name)).await?;
@@ -116,15 +119,14 @@ pub(crate) async fn delete(
             "deleting \"{group}\" would drop its place in {backlog} messages ({open} open); \
              repeat with ?confirm={group}"
         );
-        return Err(Failure::invalid("confirm", says));
+        return Err(ApiError::invalid("confirm", says));
     }
     let GroupContents { backlog, open } = app.call(DeleteGroup(name)).await?;
-    Ok(Json(DeletedGroup { status: "deleted", backlog, open }))
+    Ok(Json(DeletedGroup { status: DeletedStatus::Deleted, backlog, open }))
 }
 
 impl Ask for PauseRequest {
-    const QUERY: &'static [Param] =
-        &[text("reason", &["reason"]), text("by", &["by"]), text("until", &["until"])];
+    const QUERY: &'static [Param] = &[field("reason"), field("by"), field("until")];
 }
 
 /// Stops new leases of a group.
@@ -138,7 +140,7 @@ pub(crate) async fn pause(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
     input: Input<PauseRequest>,
-) -> Result<Json<Group>, Failure> {
+) -> Result<Json<Group>, ApiError> {
     let PauseRequest { reason, by, until } = input.asked;
     let name = group_name(&topic, &group);
     let pause = Pause {
@@ -166,14 +168,14 @@ pub(crate) async fn resume(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
     _: Input<Resume>,
-) -> Result<Json<Group>, Failure> {
+) -> Result<Json<Group>, ApiError> {
     let name = group_name(&topic, &group);
     app.call(command::Resume(name.clone())).await?;
     view(&app, name).await
 }
 
 impl Ask for SeekRequest {
-    const QUERY: &'static [Param] = &[text("to", &["to"]), flag("dry_run", &["dry_run"])];
+    const QUERY: &'static [Param] = &[field("to"), field("dry_run")];
 }
 
 /// Moves the cursors of a group.
@@ -187,19 +189,21 @@ pub(crate) async fn seek(
     State(app): State<App>,
     Path((topic, group)): Path<(String, String)>,
     input: Input<SeekRequest>,
-) -> Result<Json<Sought>, Failure> {
+) -> Result<Json<Sought>, ApiError> {
     let SeekRequest { to, dry_run } = input.asked;
     let to = match to {
         WireSeekTo::End(SeekEnd::Earliest) => SeekTo::Earliest,
         WireSeekTo::End(SeekEnd::Latest) => SeekTo::Latest,
         WireSeekTo::Time(at) => SeekTo::Time(Timestamp(at.time.0)),
-        WireSeekTo::Offset(at) => SeekTo::Offset { partition: at.partition, offset: at.offset },
+        WireSeekTo::Offset(at) => {
+            SeekTo::Offset { partition: at.partition.get(), offset: at.offset.get() }
+        }
     };
     let seek = Seek { name: group_name(&topic, &group), to, dry_run };
     let sought = app.call(seek).await?;
     let moved = |&(partition, from, to): &(u32, u64, u64)| Moved { partition, from, to };
     Ok(Json(Sought {
-        status: "moved",
+        status: MovedStatus::Moved,
         dry_run,
         partitions: sought.moved.iter().map(moved).collect(),
         redelivers: sought.redelivers,

@@ -9,10 +9,11 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use driftq_api::ErrorCode;
+use driftq_api::error::details::{Internal, MethodNotAllowed, PermissionDenied, Unauthenticated};
+use driftq_api::words::Outcome;
 
+use super::api_error::ApiError;
 use super::cors::{self, AllowedOrigins};
-use super::failure::Failure;
 use super::host::{self, AllowedHosts};
 use super::{App, internal};
 use crate::config::Secret;
@@ -49,7 +50,7 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
         response.extensions_mut().insert(failure);
     }
     app.metrics.answered(response.status().as_u16(), began.elapsed());
-    if let Some(failure) = response.extensions_mut().remove::<Failure>() {
+    if let Some(failure) = response.extensions_mut().remove::<ApiError>() {
         app.refused(&failure);
         failure.write(&request_id, &mut response);
     }
@@ -67,15 +68,15 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
 }
 
 /// What the router refused by itself, in our words.
-fn unsaid(response: &Response) -> Option<Failure> {
-    if response.extensions().get::<Failure>().is_some() {
+fn unsaid(response: &Response) -> Option<ApiError> {
+    if response.extensions().get::<ApiError>().is_some() {
         return None;
     }
     match response.status() {
         StatusCode::METHOD_NOT_ALLOWED => {
-            Some(Failure::new(ErrorCode::MethodNotAllowed, "this path has other methods"))
+            Some(ApiError::new(MethodNotAllowed {}, "the path has other methods; see Allow"))
         }
-        StatusCode::BAD_REQUEST => Some(Failure::invalid("", "the path is not UTF-8")),
+        StatusCode::BAD_REQUEST => Some(ApiError::invalid("", "the path is not UTF-8")),
         _ => None,
     }
 }
@@ -100,9 +101,8 @@ pub(crate) fn new_request_id() -> String {
 /// A defect of ours; the rest of the server goes on.
 pub(crate) fn panicked(_: Box<dyn Any + Send>) -> Response {
     tracing::error!("a request handler panicked");
-    Failure::new(ErrorCode::Internal, "a defect of the server; it is in its log")
-        .with("outcome", "unknown")
-        .into_response()
+    let details = Internal { outcome: Outcome::Unknown };
+    ApiError::new(details, "internal error; see the server log").into_response()
 }
 
 /// Paths that say nothing secret and that probes ask for without a key.
@@ -137,27 +137,27 @@ impl Guard {
             Some(_) => "this is not the server's key",
             None => "send the server's key: Authorization: Bearer <key>",
         };
-        Some(Failure::new(ErrorCode::Unauthenticated, says).into_response())
+        Some(ApiError::new(Unauthenticated {}, says).into_response())
     }
 
     /// Why the request is rejected, whatever its key.
-    fn refusal(&self, request: &Request) -> Option<Failure> {
+    fn refusal(&self, request: &Request) -> Option<ApiError> {
         let (headers, uri) = (request.headers(), request.uri());
         if has_other_coding(headers) {
             let says = "Transfer-Encoding must be chunked, alone";
-            return Some(Failure::invalid("", says));
+            return Some(ApiError::invalid("", says));
         }
         if host::is_missing(request.version(), headers, uri) {
-            return Some(Failure::invalid("", "the request has no Host"));
+            return Some(ApiError::invalid("", "the request has no Host"));
         }
         if self.origins.rejects(headers) {
             let says =
                 "requests of web pages are refused: allow the origin in http.allowed_origins";
-            return Some(Failure::new(ErrorCode::PermissionDenied, says));
+            return Some(ApiError::new(PermissionDenied {}, says));
         }
         if !self.hosts.knows(headers, uri) {
             let says = "this Host is not this machine: allow it in http.allowed_hosts";
-            return Some(Failure::new(ErrorCode::PermissionDenied, says));
+            return Some(ApiError::new(PermissionDenied {}, says));
         }
         None
     }

@@ -4,10 +4,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use driftq_api::health::{Health, Version};
+use driftq_api::words::HealthStatus;
 use driftq_core::command::{Call, ListGroups, ListTopics};
 use driftq_core::view::{GroupView, TopicView};
 
-use super::failure::Failure;
+use super::api_error::ApiError;
 use super::input::{Input, Nothing};
 use super::{App, NAMESPACE, clock, topic_name, typed};
 use crate::cluster::Seat;
@@ -19,7 +20,7 @@ use crate::metrics::Now;
     responses((status = 200, description = "alive", body = Health)),
 )]
 pub(crate) async fn alive(_: Input<Nothing>) -> Json<Health> {
-    Json(Health { status: "ok", reasons: Vec::new() })
+    Json(Health { status: HealthStatus::Ok, reasons: Vec::new() })
 }
 
 /// Whether requests are taken.
@@ -30,8 +31,8 @@ pub(crate) async fn alive(_: Input<Nothing>) -> Json<Health> {
 pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusCode, Json<Health>) {
     let mut reasons = reasons(&app);
     let (code, status) = match reasons.is_empty() {
-        true => (StatusCode::OK, "ready"),
-        false => (StatusCode::SERVICE_UNAVAILABLE, "not_ready"),
+        true => (StatusCode::OK, HealthStatus::Ready),
+        false => (StatusCode::SERVICE_UNAVAILABLE, HealthStatus::NotReady),
     };
     reasons.extend(warnings(&app));
     (code, Json(Health { status, reasons }))
@@ -102,7 +103,7 @@ pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String
     app.metrics.page(&Now { at, is_ready, clock_ahead_ms, clock_behind_ms, topics, groups, shards })
 }
 
-async fn shown(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), Failure> {
+async fn shown(app: &App) -> Result<(Vec<TopicView>, Vec<GroupView>), ApiError> {
     let topics = app.call(ListTopics { namespace: NAMESPACE.into() }).await?;
     let with_groups = topics.iter().filter(|topic| !topic.groups.is_empty());
     let list = |topic: &TopicView| ListGroups(topic_name(&topic.name)).into_command();

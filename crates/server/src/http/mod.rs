@@ -2,6 +2,7 @@
 
 mod accept;
 mod answer;
+mod api_error;
 mod audit;
 mod body;
 mod bulk;
@@ -17,7 +18,6 @@ mod dlq;
 mod effect_view;
 mod effects;
 mod explain;
-mod failure;
 #[cfg(test)]
 mod forms;
 mod groups;
@@ -26,6 +26,7 @@ mod health;
 mod host;
 mod input;
 mod internal;
+mod json_error;
 mod off_runtime;
 mod openapi;
 mod outcome;
@@ -34,25 +35,28 @@ mod peek;
 mod pointers;
 mod poll_answer;
 mod produce;
+mod query;
 mod receive;
 mod refusals;
 mod repair;
 mod session;
+mod settings;
 mod settle;
 mod topics;
-mod unread;
 mod words;
 
 use std::sync::Arc;
 
 use axum::Router;
+use driftq_api::error::details::{Internal, NotFound};
+use driftq_api::words::{MissingKind, Outcome};
 use driftq_core::command::{Call, GroupName, Pause, Seek, TopicName};
 use driftq_core::{Answered, Command, EffectToken, LeaseToken, Rejection, Text, Token as _};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::node::{Lost, Node};
-use failure::Failure;
+use api_error::{ApiError, Invalid, Subject};
 
 pub use accept::{Listener, serve};
 pub use cors::AllowedOrigins;
@@ -203,46 +207,49 @@ pub fn router(app: App) -> Router {
 
 impl App {
     /// Sends a command to its shard.
-    async fn call<C: Call>(&self, call: C) -> Result<C::Reply, Failure> {
+    async fn call<C: Call>(&self, call: C) -> Result<C::Reply, ApiError> {
         let command = call.into_command();
         let named = named(&command);
         let answered = typed::<C>(self.node.call(command).await)?;
         answered.map_err(|rejection| match &named {
-            Some((topic, group)) => Failure::from(rejection).naming(topic, group.as_deref()),
+            Some((topic, group)) => {
+                let subject = Subject { topic: Some(topic), group: group.as_deref() };
+                ApiError::rejected(rejection, subject)
+            }
             None => rejection.into(),
         })
     }
 
     /// As [`App::call`], for a caller that handles the rejection.
-    async fn try_call<C: Call>(&self, call: C) -> Result<Result<C::Reply, Rejection>, Failure> {
+    async fn try_call<C: Call>(&self, call: C) -> Result<Result<C::Reply, Rejection>, ApiError> {
         typed::<C>(self.node.call(call.into_command()).await)
     }
 
     /// The token of a text, if it was minted here for this namespace.
-    fn token<T: driftq_core::Token>(&self, field: &str, text: &str) -> Result<T, Failure> {
+    fn token<T: driftq_core::Token>(&self, field: &str, text: &str) -> Result<T, Invalid> {
         let token: Result<T, _> = self.node.keys().verify(text);
         let token = token.map_err(|error| match other_kind(T::PREFIX, text) {
-            Some(says) => Failure::invalid(field, says),
-            None => Failure::invalid(field, error.to_string()),
+            Some(reason) => Invalid::new(field, reason),
+            None => Invalid::new(field, error.to_string()),
         })?;
-        match token.namespace() == NAMESPACE {
-            true => Ok(token),
-            false => Err(Failure::invalid(field, "of another namespace")),
+        if token.namespace() != NAMESPACE {
+            return Err(Invalid::new(field, "the token belongs to another namespace"));
         }
+        Ok(token)
     }
 
     /// What a consumer that joins may hold.
-    fn consumer_share(&self) -> Result<Arc<crate::budget::ConsumerShare>, Failure> {
+    fn consumer_share(&self) -> Result<Arc<crate::budget::ConsumerShare>, ApiError> {
         let says = "too many streams and polls for the memory of the server: try again later";
         self.budget.consumer().ok_or_else(|| body::memory_short(says))
     }
 
     /// Counts a refusal, of a whole request or of one item among others.
-    fn refused(&self, failure: &Failure) {
-        if let Some(what) = failure.full() {
-            self.metrics.refused(what);
+    fn refused(&self, error: &ApiError) {
+        if let Some(reason) = error.exhausted() {
+            self.metrics.refused(reason);
         }
-        self.refusals.count(failure.0.error);
+        self.refusals.count(error.0.code());
     }
 }
 
@@ -286,7 +293,7 @@ fn other_kind(wanted: &str, text: &str) -> Option<&'static str> {
 /// The answer to a call, with the type of its reply.
 fn typed<C: Call>(
     answered: Result<Answered, Lost>,
-) -> Result<Result<C::Reply, Rejection>, Failure> {
+) -> Result<Result<C::Reply, Rejection>, ApiError> {
     match answered? {
         Ok(reply) => C::reply(reply).map(Ok).ok_or_else(|| internal_error(WRONG_REPLY)),
         Err(rejection) => Ok(Err(rejection)),
@@ -296,10 +303,9 @@ fn typed<C: Call>(
 const WRONG_REPLY: &str = "a shard answered with the reply to another command";
 
 /// A bug in the server.
-fn internal_error(what: &str) -> Failure {
+fn internal_error(what: &str) -> ApiError {
     tracing::error!(what, "internal error");
-    Failure::new(driftq_api::ErrorCode::Internal, "internal error; see the server log")
-        .with("outcome", "unknown")
+    ApiError::new(Internal { outcome: Outcome::Unknown }, "internal error; see the server log")
 }
 
 /// An answer whose body is JSON.
@@ -310,7 +316,7 @@ fn of_json(body: axum::body::Body) -> axum::http::Response<axum::body::Body> {
     response
 }
 
-async fn no_route() -> Failure {
-    let says = "no such path: docs/reference/api.md has those there are";
-    Failure::new(driftq_api::ErrorCode::NotFound, says).with("kind", "route")
+async fn no_route() -> ApiError {
+    let message = "this path does not exist; docs/reference/api.md lists the routes";
+    ApiError::new(NotFound { kind: MissingKind::Route }, message)
 }

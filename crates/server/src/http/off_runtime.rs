@@ -3,11 +3,12 @@
 
 use std::sync::LazyLock;
 
-use driftq_api::ErrorCode;
+use driftq_api::error::details::Internal;
+use driftq_api::words::Outcome;
 use serde::Serialize;
 use tokio::runtime::{Builder, Runtime};
 
-use super::failure::Failure;
+use super::api_error::ApiError;
 
 /// Work on fewer bytes than this is done at once: it takes a fraction of a millisecond.
 const AT_ONCE_BYTES: usize = 256 * 1024;
@@ -39,14 +40,14 @@ impl Workers {
         &'static self,
         bytes: usize,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, ApiError> {
         if bytes < AT_ONCE_BYTES {
             return Ok(work());
         }
         self.0.spawn_blocking(work).await.map_err(|_| {
             tracing::error!("work on a large body panicked");
-            let says = "a defect of the server; it is in its log";
-            Failure::new(ErrorCode::Internal, says).with("outcome", "none")
+            let details = Internal { outcome: Outcome::None };
+            ApiError::new(details, "internal error; see the server log")
         })
     }
 }

@@ -9,11 +9,12 @@ use std::marker::PhantomData;
 use driftq_api::ErrorCode;
 use serde_json::{Map, Value, json};
 use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, Type};
-use utoipa::openapi::{Object, OneOf, RefOr, Required, Schema};
+use utoipa::openapi::{RefOr, Required};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
-use super::input::{Ask, Kind, Param};
+use super::input::Ask;
+use super::query::{Form, FormParam, strip_null};
+use super::settings;
 
 /// The parameters of a request that has no body.
 pub(crate) struct Query<T>(PhantomData<T>);
@@ -21,138 +22,30 @@ pub(crate) struct Query<T>(PhantomData<T>);
 /// The query form of a request that may have a body instead; `S` is how that body looks.
 pub(crate) struct QueryForm<T, S = T>(PhantomData<(T, S)>);
 
-impl<T: Ask + ToSchema> IntoParams for Query<T> {
+impl<T: Ask> IntoParams for Query<T> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let fields = Fields::of::<T>();
-        let required = |param: &Param| match fields.is_required(param.path) {
+        let required = |param: &FormParam| match param.is_required {
             true => Required::True,
             false => Required::False,
         };
-        fields
-            .params(T::QUERY)
-            .map(|(param, built)| built.required(required(param)).build())
-            .collect()
+        let params = Form::new::<T>(T::QUERY).params.into_iter();
+        params.map(|param| parameter(&param).required(required(&param)).build()).collect()
     }
 }
 
 impl<T: Ask, S: ToSchema> IntoParams for QueryForm<T, S> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let fields = Fields::of::<S>();
-        let instead = |built: ParameterBuilder| {
-            built.required(Required::False).description(Some("Instead of a body.")).build()
+        let instead = |param: &FormParam| {
+            let optional = parameter(param).required(Required::False);
+            optional.description(Some("Instead of a body.")).build()
         };
-        fields.params(T::QUERY).map(|(_, built)| instead(built)).collect()
+        Form::new::<S>(T::QUERY).params.iter().map(instead).collect()
     }
 }
 
-/// What a request may say, by name.
-struct Fields {
-    top: RefOr<Schema>,
-    named: Vec<(String, RefOr<Schema>)>,
-}
-
-impl Fields {
-    fn of<S: ToSchema>() -> Fields {
-        let mut named = Vec::new();
-        S::schemas(&mut named);
-        Fields { top: S::schema(), named }
-    }
-
-    fn params<'a>(
-        &'a self,
-        query: &'static [Param],
-    ) -> impl Iterator<Item = (&'static Param, ParameterBuilder)> + 'a {
-        query.iter().filter_map(|param| {
-            let field = self.field(&self.top, param.path)?;
-            let schema = match param.kind {
-                Kind::Text | Kind::Number | Kind::Flag => one_of(self.plain(field)),
-                Kind::UnixMs => {
-                    ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).into()
-                }
-            };
-            let built = ParameterBuilder::new().name(param.name).parameter_in(ParameterIn::Query);
-            Some((param, built.schema(Some(schema))))
-        })
-    }
-
-    fn is_required(&self, path: &[&str]) -> bool {
-        let RefOr::T(Schema::Object(top)) = &self.top else { return false };
-        path.first().is_some_and(|name| top.required.iter().any(|required| required == name))
-    }
-
-    fn field<'a>(&'a self, of: &'a RefOr<Schema>, path: &[&str]) -> Option<&'a RefOr<Schema>> {
-        let [name, rest @ ..] = path else { return Some(of) };
-        match of {
-            RefOr::Ref(named) => self.field(self.named(&named.ref_location)?, path),
-            RefOr::T(Schema::Object(object)) => self.field(object.properties.get(*name)?, rest),
-            // Null, or what it is.
-            RefOr::T(Schema::OneOf(one_of)) => {
-                one_of.items.iter().find_map(|item| self.field(item, path))
-            }
-            RefOr::T(_) => None,
-        }
-    }
-
-    /// As a text or a number, which is all that a query can say; and not by its name, for only what travels
-    /// as JSON is named in the document.
-    fn plain(&self, schema: &RefOr<Schema>) -> Vec<RefOr<Schema>> {
-        match schema {
-            RefOr::Ref(named) => {
-                self.named(&named.ref_location).map_or_else(Vec::new, |schema| self.plain(schema))
-            }
-            RefOr::T(Schema::OneOf(one_of)) => {
-                let plain = one_of.items.iter().flat_map(|item| self.plain(item));
-                plain.map(|item| with_default(item, one_of.default.as_ref())).collect()
-            }
-            RefOr::T(Schema::Object(object)) if object.properties.is_empty() => {
-                vec![not_null(schema.clone())]
-            }
-            RefOr::T(_) => Vec::new(),
-        }
-    }
-
-    fn named(&self, location: &str) -> Option<&RefOr<Schema>> {
-        let (_, name) = location.rsplit_once('/')?;
-        self.named.iter().find(|(known, _)| known == name).map(|(_, schema)| schema)
-    }
-}
-
-fn one_of(mut schemas: Vec<RefOr<Schema>>) -> RefOr<Schema> {
-    schemas.retain(|schema| *schema != Object::with_type(Type::Null).into());
-    match <[RefOr<Schema>; 1]>::try_from(schemas) {
-        Ok([only]) => only,
-        Err(schemas) => schemas.into_iter().fold(OneOf::builder(), OneOfBuilder::item).into(),
-    }
-}
-
-/// The default of an optional field, which utoipa keeps beside its type.
-fn with_default(mut schema: RefOr<Schema>, default: Option<&Value>) -> RefOr<Schema> {
-    if let (RefOr::T(Schema::Object(object)), Some(default)) = (&mut schema, default) {
-        object.default = Some(default.clone());
-    }
-    schema
-}
-
-/// A query has no null.
-fn not_null(schema: RefOr<Schema>) -> RefOr<Schema> {
-    let mut value = serde_json::to_value(schema).expect("a schema is plain");
-    strip_null(&mut value);
-    serde_json::from_value(value).expect("a schema without null is one")
-}
-
-fn strip_null(schema: &mut Value) {
-    if let Some(types) = schema.get_mut("type").and_then(Value::as_array_mut) {
-        types.retain(|of| of != "null");
-        if let [only] = types.as_slice() {
-            schema["type"] = only.clone();
-        }
-    }
-    if let Some(items) = schema.get_mut("oneOf").and_then(Value::as_array_mut) {
-        items.retain(|item| item["type"] != "null");
-        if let [only] = items.as_slice() {
-            *schema = only.clone();
-        }
-    }
+fn parameter(param: &FormParam) -> ParameterBuilder {
+    let parameter = ParameterBuilder::new().name(param.name).parameter_in(ParameterIn::Query);
+    parameter.schema(Some(param.schema.clone()))
 }
 
 /// What some routes refuse and others do not.
@@ -210,7 +103,7 @@ fn refused(codes: &[ErrorCode]) -> Map<String, Value> {
     for code in codes {
         let same: Vec<&ErrorCode> =
             codes.iter().filter(|other| other.status() == code.status()).collect();
-        let named = |code: &&ErrorCode| json!({ "$ref": schema_ref(&code.shape_name()) });
+        let named = |code: &&ErrorCode| json!({ "$ref": schema_ref(&code.schema_name()) });
         let schema = match same.as_slice() {
             [only] => named(only),
             several => json!({ "oneOf": several.iter().map(named).collect::<Vec<_>>() }),
@@ -254,9 +147,13 @@ pub fn document() -> Value {
         "name": "X-Request-Id", "in": "header", "schema": { "type": "string" },
         "description": "1 to 128 of A-Z a-z 0-9 . _ -; anything else is replaced.",
     } });
-    for code in ErrorCode::ALL {
-        let shape = serde_json::to_value(code.shape()).expect("a schema is plain");
-        components["schemas"][code.shape_name()] = shape;
+    for (name, schema) in ErrorCode::schemas() {
+        components["schemas"][name] = serde_json::to_value(schema).expect("schemas serialize");
+    }
+    let defaults = settings::wire(&driftq_core::Settings::default());
+    let defaults = serde_json::to_value(defaults).expect("settings serialize");
+    for (setting, default) in defaults.as_object().into_iter().flatten() {
+        components["schemas"]["Settings"]["properties"][setting]["default"] = default.clone();
     }
     let schemas = components["schemas"].as_object_mut().expect("there are schemas");
     let known = schemas.clone();
@@ -438,7 +335,7 @@ fn complete(operation: &mut Value, schemas: &Value) {
     let responses = operation["responses"].as_object_mut().expect("every route answers");
     responses.values_mut().for_each(carry);
     for code in ANYWHERE {
-        let named = json!({ "$ref": format!("#/components/responses/{}", code.shape_name()) });
+        let named = json!({ "$ref": format!("#/components/responses/{}", code.schema_name()) });
         responses.entry(code.status().to_string()).or_insert(named);
     }
 }
@@ -460,7 +357,7 @@ fn anywhere() -> Map<String, Value> {
             let retry_after = json!({ "$ref": "#/components/headers/RetryAfter" });
             response["headers"]["Retry-After"] = retry_after;
         }
-        (code.shape_name(), response)
+        (code.schema_name(), response)
     };
     ANYWHERE.into_iter().map(response).collect()
 }

@@ -6,7 +6,7 @@ use driftq_api::from_base64;
 use driftq_core::effect::{EffectResult, Outcome};
 use serde_json::value::RawValue;
 
-use super::failure::Failure;
+use super::api_error::Invalid;
 
 /// How deep a result may be nested: with the request around it 32.
 const DEPTH_MAX: usize = 31;
@@ -16,18 +16,18 @@ pub(super) fn outcome(
     result: Option<Box<RawValue>>,
     result_base64: Option<String>,
     error: Option<String>,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, Invalid> {
     let result = match (result, result_base64) {
         (Some(_), Some(_)) => {
-            return Err(Failure::invalid("result", "send result or result_base64, one of them"));
+            return Err(Invalid::new("result", "send result or result_base64, not both"));
         }
         (Some(json), None) => {
-            check(json.get()).map_err(|why| Failure::invalid("result", why))?;
+            check(json.get()).map_err(|why| Invalid::new("result", why))?;
             Some(EffectResult::Json(json.get().into()))
         }
         (None, Some(digits)) if from_base64(&digits).is_none() => {
-            let says = "not base64 of the standard alphabet, padded";
-            return Err(Failure::invalid("result_base64", says));
+            let says = "must be base64 (standard alphabet, padded)";
+            return Err(Invalid::new("result_base64", says));
         }
         (None, Some(digits)) => Some(EffectResult::Base64(digits.into())),
         (None, None) => None,

@@ -3,12 +3,13 @@
 use axum::body::Body;
 use axum::http::Response;
 use data_encoding::BASE64URL_NOPAD;
+use driftq_api::number::Limit;
 use driftq_core::Text;
 
 use super::App;
+use super::api_error::ApiError;
 use super::body::{ROOM_TIME, memory_short};
 use super::counted::Counted;
-use super::failure::Failure;
 use super::off_runtime;
 use crate::budget::Charge;
 
@@ -16,30 +17,28 @@ use crate::budget::Charge;
 pub(crate) const BYTES_MAX: u64 = 4 << 20;
 
 const LIMIT: u32 = 100;
-const LIMIT_MAX: u32 = 1_000;
 
-/// How many a call may bring, or that there is no such number.
-pub(crate) fn limit(limit: Option<u32>) -> Result<usize, Failure> {
-    match limit.unwrap_or(LIMIT) {
-        limit @ 1..=LIMIT_MAX => Ok(limit as usize),
-        _ => Err(Failure::invalid("limit", "1 to 1000 are possible")),
-    }
+/// The most items of a page.
+pub(crate) fn limit(limit: Option<Limit>) -> usize {
+    limit.map_or(LIMIT, Limit::get) as usize
 }
 
 pub(crate) fn to_cursor(place: &str) -> String {
     BASE64URL_NOPAD.encode(place.as_bytes())
 }
 
-pub(crate) fn from_cursor(cursor: &str) -> Result<String, Failure> {
+pub(crate) fn from_cursor(cursor: &str) -> Result<String, ApiError> {
     let bytes = BASE64URL_NOPAD.decode(cursor.as_bytes()).ok();
     bytes
         .filter(|bytes| !bytes.is_empty())
         .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| Failure::invalid("cursor", "send next_cursor of the page before, unchanged"))
+        .ok_or_else(|| {
+            ApiError::invalid("cursor", "send next_cursor of the page before, unchanged")
+        })
 }
 
 /// Memory for a list of messages, before they are read.
-pub(crate) async fn room(app: &App) -> Result<Charge, Failure> {
+pub(crate) async fn room(app: &App) -> Result<Charge, ApiError> {
     // The messages and the answer are in memory together. A body has room for two values, so this covers the largest.
     let bytes = 2 * BYTES_MAX as usize + app.limits.body_bytes;
     let charge = app.budget.lists.take(bytes, ROOM_TIME).await;
@@ -51,7 +50,7 @@ pub(crate) async fn answer(
     bytes: usize,
     mut charge: Charge,
     write: impl FnOnce() -> Vec<u8> + Send + 'static,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Response<Body>, ApiError> {
     let body = off_runtime::WRITERS.run(bytes, write).await?;
     charge.shrink(body.len());
     Ok(super::of_json(Body::new(Counted { body: Body::from(body), _held: charge })))
@@ -64,8 +63,8 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    pub(crate) fn new(of: Option<u32>, cursor: Option<&str>) -> Result<Pages, Failure> {
-        Ok(Pages { limit: limit(of)?, after: cursor.map(from_cursor).transpose()? })
+    pub(crate) fn new(of: Option<Limit>, cursor: Option<&str>) -> Result<Pages, ApiError> {
+        Ok(Pages { limit: limit(of), after: cursor.map(from_cursor).transpose()? })
     }
 
     /// The page, of things sorted by name, and the cursor of the next.

@@ -6,6 +6,7 @@ use axum::extract::{Path, State};
 use axum::http::Response;
 use bytes::Bytes;
 use driftq_api::Time;
+use driftq_api::number::{Integer, Limit, PartitionNumber};
 use driftq_api::peek::{Messages, Peeked as WirePeeked};
 use driftq_api::schema::{self, TopicName};
 use driftq_api::words;
@@ -14,10 +15,11 @@ use driftq_core::{Offset, Timestamp};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, flag, number, text};
+use super::api_error::ApiError;
+use super::input::{Ask, Input};
 use super::openapi::{Missing, Query};
 use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
+use super::query::{Param, field};
 use super::words::{ToCore, ToWire};
 use super::{App, convert, off_runtime, topic_name};
 
@@ -27,11 +29,8 @@ const SCAN_MAX: u64 = 10_000;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Asked {
-    #[schema(maximum = 1023)]
-    partition: Option<u32>,
-    #[serde(default, deserialize_with = "driftq_api::optional_integer")]
-    #[schema(value_type = Option<u64>)]
-    from: Option<Offset>,
+    partition: Option<PartitionNumber>,
+    from: Option<Integer>,
     #[schema(value_type = Option<schema::GroupName>)]
     group: Option<String>,
     key: Option<String>,
@@ -44,28 +43,28 @@ pub(crate) struct Asked {
     until: Option<Time>,
     #[schema(default = true)]
     values: Option<bool>,
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<u32>,
+    #[schema(default = 100)]
+    limit: Option<Limit>,
     #[schema(value_type = Option<schema::PageCursor>)]
     cursor: Option<String>,
 }
 
 impl Ask for Asked {
     const QUERY: &'static [Param] = &[
-        number("partition", &["partition"]),
-        number("from", &["from"]),
-        text("group", &["group"]),
-        text("key", &["key"]),
-        text("run_id", &["run_id"]),
-        text("step_id", &["step_id"]),
-        text("tenant_id", &["tenant_id"]),
-        text("idempotency_key", &["idempotency_key"]),
-        text("state", &["state"]),
-        text("since", &["since"]),
-        text("until", &["until"]),
-        flag("values", &["values"]),
-        number("limit", &["limit"]),
-        text("cursor", &["cursor"]),
+        field("partition"),
+        field("from"),
+        field("group"),
+        field("key"),
+        field("run_id"),
+        field("step_id"),
+        field("tenant_id"),
+        field("idempotency_key"),
+        field("state"),
+        field("since"),
+        field("until"),
+        field("values"),
+        field("limit"),
+        field("cursor"),
     ];
 }
 
@@ -77,19 +76,19 @@ struct Place {
 }
 
 impl Place {
-    fn of(cursor: &str) -> Result<Place, Failure> {
+    fn of(cursor: &str) -> Result<Place, ApiError> {
         let place = from_cursor(cursor)?;
         let parsed = place.split_once(':').and_then(|(partition, from)| {
             Some(Place { partition: partition.parse().ok()?, from: from.parse().ok()? })
         });
-        parsed.ok_or_else(|| Failure::invalid("cursor", "not a cursor of this list"))
+        parsed.ok_or_else(|| ApiError::invalid("cursor", "not a cursor of this list"))
     }
 
     /// Refuses a place that no page of this list ends at.
-    fn within(self, partitions: u32, asked: Option<u32>) -> Result<Place, Failure> {
+    fn within(self, partitions: u32, asked: Option<u32>) -> Result<Place, ApiError> {
         match self.partition < partitions && asked.is_none_or(|asked| asked == self.partition) {
             true => Ok(self),
-            false => Err(Failure::invalid("cursor", "not a cursor of this list")),
+            false => Err(ApiError::invalid("cursor", "not a cursor of this list")),
         }
     }
 
@@ -108,23 +107,26 @@ pub(crate) async fn messages(
     State(app): State<App>,
     Path(topic): Path<String>,
     input: Input<Asked>,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Response<Body>, ApiError> {
     let asked = input.asked;
     if asked.from.is_some() && asked.partition.is_none() {
-        return Err(Failure::invalid("from", "it needs partition"));
+        return Err(ApiError::invalid("from", "it needs partition"));
     }
-    let limit = limit(asked.limit)?;
+    let limit = limit(asked.limit);
+    let partition = asked.partition.map(PartitionNumber::get);
     let name = topic_name(&topic);
     let view = app.call(ViewTopic(name.clone())).await?;
     let partitions = view.partitions.len() as u32;
-    if asked.partition.is_some_and(|partition| partition >= partitions) {
-        return Err(Failure::invalid("partition", format!("the topic has {partitions}")));
+    if partition.is_some_and(|partition| partition >= partitions) {
+        return Err(ApiError::invalid("partition", format!("the topic has {partitions}")));
     }
     let mut place = match &asked.cursor {
-        Some(cursor) => Place::of(cursor)?.within(partitions, asked.partition)?,
-        None => Place { partition: asked.partition.unwrap_or(0), from: asked.from.unwrap_or(0) },
+        Some(cursor) => Place::of(cursor)?.within(partitions, partition)?,
+        None => {
+            Place { partition: partition.unwrap_or(0), from: asked.from.map_or(0, Integer::get) }
+        }
     };
-    let last = asked.partition.unwrap_or(partitions - 1);
+    let last = partition.unwrap_or(partitions - 1);
     let filter = filter(&asked)?;
     let room = pages::room(&app).await?;
     let (mut found, mut scanned, mut bytes) = (Vec::new(), 0, 0);
@@ -167,10 +169,10 @@ pub(crate) async fn messages(
     pages::answer(bytes, room, write).await
 }
 
-fn filter(asked: &Asked) -> Result<PeekFilter, Failure> {
+fn filter(asked: &Asked) -> Result<PeekFilter, ApiError> {
     let given = |text: &Option<String>| text.as_deref().map(Into::into);
     if asked.state.is_some() && asked.group.is_none() {
-        return Err(Failure::invalid("state", "it needs group"));
+        return Err(ApiError::invalid("state", "it needs group"));
     }
     Ok(PeekFilter {
         key: asked.key.as_deref().map(|key| Bytes::copy_from_slice(key.as_bytes())),

@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use driftq_api::Time;
+use driftq_api::number::Limit;
 use driftq_api::pointer::{Pointed, PointedBy, Pointer as WirePointer, Pointers as WirePointers};
 use driftq_api::schema;
 use driftq_core::command::{
@@ -11,10 +12,11 @@ use driftq_core::command::{
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, number, text};
+use super::api_error::ApiError;
+use super::input::{Ask, Input};
 use super::openapi::{Missing, Query};
 use super::pages::{from_cursor, limit, to_cursor};
+use super::query::{Param, field};
 use super::{App, topic_name};
 
 #[derive(Debug, Deserialize, ToSchema)]
@@ -28,20 +30,20 @@ pub(crate) struct Asked {
     version: String,
     #[schema(value_type = Option<schema::PointerText>)]
     partition_key: Option<String>,
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<u32>,
+    #[schema(default = 100)]
+    limit: Option<Limit>,
     #[schema(value_type = Option<schema::PageCursor>)]
     cursor: Option<String>,
 }
 
 impl Ask for Asked {
     const QUERY: &'static [Param] = &[
-        text("topic", &["topic"]),
-        text("dataset", &["dataset"]),
-        text("version", &["version"]),
-        text("partition_key", &["partition_key"]),
-        number("limit", &["limit"]),
-        text("cursor", &["cursor"]),
+        field("topic"),
+        field("dataset"),
+        field("version"),
+        field("partition_key"),
+        field("limit"),
+        field("cursor"),
     ];
 }
 
@@ -54,13 +56,13 @@ impl Ask for Asked {
 pub(crate) async fn pointers(
     State(app): State<App>,
     input: Input<Asked>,
-) -> Result<Json<Pointed>, Failure> {
+) -> Result<Json<Pointed>, ApiError> {
     let Asked { topic, dataset, version, partition_key, limit: asked, cursor } = input.asked;
     let name = topic_name(&topic);
     let (dataset, version) = (dataset.into(), version.into());
     if let Some(partition_key) = partition_key {
         if asked.is_some() || cursor.is_some() {
-            return Err(Failure::invalid(
+            return Err(ApiError::invalid(
                 "partition_key",
                 "names one: limit and cursor are for lists",
             ));
@@ -73,7 +75,7 @@ pub(crate) async fn pointers(
         return Ok(Json(Pointed::One(one)));
     }
     let after = cursor.as_deref().map(from_cursor).transpose()?.map(Into::into);
-    let list = ListPointers { topic: name, dataset, version, after, limit: limit(asked)? as u32 };
+    let list = ListPointers { topic: name, dataset, version, after, limit: limit(asked) as u32 };
     let Pointers { pointers, more } = *app.call(list).await?;
     let last = pointers.last().filter(|_| more);
     let next_cursor = last.map(|last| to_cursor(&last.name.partition_key));

@@ -7,34 +7,36 @@ use bytes::Bytes;
 use driftq_api::from_base64;
 use driftq_api::message::{Produce as Request, ProduceBatch, ProducedBatch, Receipt};
 use driftq_api::schema::IdempotencyKey;
+use driftq_api::words::ProducedStatus;
 use driftq_core::command::Produce;
 use driftq_core::{Rejection, Trace};
 
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, number, text, unix_ms};
+use super::api_error::{ApiError, Invalid};
+use super::input::{Ask, Input};
 use super::openapi::{Conflicting, Missing, QueryForm};
+use super::query::{Param, alias, field, unix_ms};
 use super::{App, bulk, convert, topic_name};
 
 impl Ask for Request {
     const QUERY: &'static [Param] = &[
-        text("topic", &["topic"]),
-        text("value", &["value"]),
-        text("key", &["key"]),
-        text("run_id", &["envelope", "run_id"]),
-        text("step_id", &["envelope", "step_id"]),
-        text("parent_step_id", &["envelope", "parent_step_id"]),
-        text("tenant_id", &["envelope", "tenant_id"]),
-        text("tenant", &["envelope", "tenant_id"]),
-        text("idempotency_key", &["envelope", "idempotency_key"]),
-        text("idem_key", &["envelope", "idempotency_key"]),
-        text("target_topic", &["envelope", "target_topic"]),
-        number("partition_override", &["envelope", "partition_override"]),
-        text("deadline", &["envelope", "deadline"]),
-        text("deadline_rfc3339", &["envelope", "deadline"]),
-        unix_ms("deadline_ms", &["envelope", "deadline"]),
-        number("retry_max_attempts", &["envelope", "retry_policy", "max_attempts"]),
-        number("retry_backoff_ms", &["envelope", "retry_policy", "backoff_ms"]),
-        number("retry_max_backoff_ms", &["envelope", "retry_policy", "max_backoff_ms"]),
+        field("topic"),
+        field("value"),
+        field("key"),
+        alias("run_id", "envelope.run_id"),
+        alias("step_id", "envelope.step_id"),
+        alias("parent_step_id", "envelope.parent_step_id"),
+        alias("tenant_id", "envelope.tenant_id"),
+        alias("tenant", "envelope.tenant_id"),
+        alias("idempotency_key", "envelope.idempotency_key"),
+        alias("idem_key", "envelope.idempotency_key"),
+        alias("target_topic", "envelope.target_topic"),
+        alias("partition_override", "envelope.partition_override"),
+        alias("deadline", "envelope.deadline"),
+        alias("deadline_rfc3339", "envelope.deadline"),
+        unix_ms("deadline_ms", "envelope.deadline"),
+        alias("retry_max_attempts", "envelope.retry_policy.max_attempts"),
+        alias("retry_backoff_ms", "envelope.retry_policy.backoff_ms"),
+        alias("retry_max_backoff_ms", "envelope.retry_policy.max_backoff_ms"),
     ];
 }
 
@@ -57,7 +59,7 @@ impl Ask for ProduceBatch {
 pub(crate) async fn one(
     State(app): State<App>,
     input: Input<Request>,
-) -> Result<Json<Receipt>, Failure> {
+) -> Result<Json<Receipt>, ApiError> {
     let topic = input.asked.topic.clone();
     let mut request = input.asked;
     if let Some(key) = idempotency_key(&input.headers)? {
@@ -66,7 +68,7 @@ pub(crate) async fn one(
         let named = envelope.idempotency_key.insert(named.unwrap_or_else(|| key.clone()));
         if *named != key {
             let says = "the Idempotency-Key header and envelope.idempotency_key differ";
-            return Err(Failure::invalid("envelope.idempotency_key", says));
+            return Err(ApiError::invalid("envelope.idempotency_key", says));
         }
     }
     let produce = message(request, trace(&input.headers))?;
@@ -74,8 +76,8 @@ pub(crate) async fn one(
 }
 
 /// The header, bare or in double quotes.
-pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
-    let refused = |why| Failure::invalid("Idempotency-Key", why);
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let refused = |why| ApiError::invalid("Idempotency-Key", why);
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
@@ -111,17 +113,17 @@ fn is_traceparent(parent: &str) -> bool {
     is_shaped && parts[0] != "ff" && !is_zero(parts[1]) && !is_zero(parts[2])
 }
 
-pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Produce, Failure> {
+pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Produce, Invalid> {
     let Request { topic, key, value, value_base64, envelope } = request;
     let value = match (value, value_base64) {
         (Some(text), None) => Bytes::from(text),
         (None, Some(digits)) => Bytes::from(from_base64(&digits).ok_or_else(|| {
-            Failure::invalid("value_base64", "not base64 of the standard alphabet, padded")
+            Invalid::new("value_base64", "must be base64 (standard alphabet, padded)")
         })?),
         (Some(_), Some(_)) => {
-            return Err(Failure::invalid("value", "value and value_base64 at once"));
+            return Err(Invalid::new("value", "send value or value_base64, not both"));
         }
-        (None, None) => return Err(Failure::invalid("value", "value or value_base64 is required")),
+        (None, None) => return Err(Invalid::new("value", "value or value_base64 is required")),
     };
     Ok(Produce {
         topic: topic_name(&topic),
@@ -138,14 +140,14 @@ pub(super) fn message(request: Request, trace: Option<Box<Trace>>) -> Result<Pro
 fn receipt(
     topic: String,
     produced: Result<driftq_core::Receipt, Rejection>,
-) -> Result<Receipt, Failure> {
-    let receipt = produced.map_err(|rejection| Failure::from(rejection).in_envelope())?;
+) -> Result<Receipt, ApiError> {
+    let receipt = produced?;
     Ok(shown(topic, receipt))
 }
 
 pub(super) fn shown(topic: String, receipt: driftq_core::Receipt) -> Receipt {
     Receipt {
-        status: "produced",
+        status: ProducedStatus::Produced,
         topic,
         final_topic: receipt.final_topic.map(|topic| topic.to_string()),
         partition: receipt.partition,
@@ -168,16 +170,16 @@ pub(super) fn shown(topic: String, receipt: driftq_core::Receipt) -> Receipt {
 pub(crate) async fn batch(
     State(app): State<App>,
     input: Input<ProduceBatch>,
-) -> Result<Json<ProducedBatch>, Failure> {
+) -> Result<Json<ProducedBatch>, ApiError> {
     if input.headers.contains_key("idempotency-key") {
         let says = "keys belong to messages: use envelope.idempotency_key";
-        return Err(Failure::invalid("Idempotency-Key", says));
+        return Err(ApiError::invalid("Idempotency-Key", says));
     }
     let messages = input.asked.messages;
     let trace = trace(&input.headers);
     let call = |request: Request| {
         let topic = request.topic.clone();
-        message(request, trace.clone()).map(|produce| (produce, topic))
+        Ok((message(request, trace.clone())?, topic))
     };
     let items = messages.into_iter().map(call).collect();
     let results = bulk::call_each(&app, items, receipt).await;

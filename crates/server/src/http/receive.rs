@@ -7,36 +7,36 @@ use std::time::Duration;
 use axum::extract::{ConnectInfo, State};
 use axum::http::{Response, Version};
 use driftq_api::message::{Receive, Received};
+use driftq_api::number::{LeaseMs, Limit, WaitMs};
 use driftq_core::Session;
 use driftq_core::change::Delivery;
 use driftq_core::command::{GroupName, Join, Peer, PeerKind, ViewGroup};
 use driftq_core::view::Blocked;
 
+use super::api_error::ApiError;
 use super::counted::Counted;
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, number, text};
+use super::input::{Ask, Input};
 use super::openapi::{Missing, QueryForm};
 use super::poll_answer::PollAnswer;
+use super::query::{Param, field};
 use super::session::Connection;
 use super::{App, convert, group_name, of_json, off_runtime};
 use crate::node::Node;
 
 const MAX: u32 = 1;
 const WAIT_MS: u64 = 20_000;
-const WAIT_MS_MAX: u64 = 60_000;
-const MAX_MAX: u32 = 1_000;
 /// How long a poll whose time is up waits for what is being read.
 const LOADING: Duration = Duration::from_secs(1);
 
 impl Ask for Receive {
     const QUERY: &'static [Param] = &[
-        text("topic", &["topic"]),
-        text("group", &["group"]),
-        text("owner", &["owner"]),
-        number("lease_ms", &["lease_ms"]),
-        number("max", &["max"]),
-        number("wait_ms", &["wait_ms"]),
-        text("start", &["start"]),
+        field("topic"),
+        field("group"),
+        field("owner"),
+        field("lease_ms"),
+        field("max"),
+        field("wait_ms"),
+        field("start"),
     ];
 }
 
@@ -52,15 +52,9 @@ pub(crate) async fn receive(
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
     version: Version,
     input: Input<Receive>,
-) -> Result<Response<Body>, Failure> {
+) -> Result<Response<Body>, ApiError> {
     let Receive { topic, group, owner, lease_ms, max, wait_ms, start } = input.into_asked();
-    let (max, wait_ms) = (max.unwrap_or(MAX), wait_ms.unwrap_or(WAIT_MS));
-    if !(1..=MAX_MAX).contains(&max) {
-        return Err(Failure::invalid("max", "1 to 1000 are possible"));
-    }
-    if wait_ms > WAIT_MS_MAX {
-        return Err(Failure::invalid("wait_ms", "0 to 60000 are possible"));
-    }
+    let (max, wait_ms) = (max.map_or(MAX, Limit::get), wait_ms.map_or(WAIT_MS, WaitMs::get));
     let start = convert::start(start);
     let share = app.consumer_share()?;
     let credit_bytes = share.credit_bytes(app.limits.stream_bytes);
@@ -69,7 +63,7 @@ pub(crate) async fn receive(
         consumer,
         name: name.clone(),
         owner: owner.into(),
-        lease_ms,
+        lease_ms: lease_ms.map(LeaseMs::get),
         credit: share.credit(max),
         credit_bytes,
         start,

@@ -4,16 +4,18 @@ use axum::Json;
 use axum::extract::{Path, State};
 use driftq_api::repair::{LostMessages, RedeliveredMessages, Repair as RepairRequest, Repaired};
 use driftq_api::schema::TopicName;
+use driftq_api::words::RepairedStatus;
 use driftq_core::command::{Repair, ViewTopic};
 use tracing::warn;
 
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, flag};
+use super::api_error::ApiError;
+use super::input::{Ask, Input};
 use super::openapi::{Missing, QueryForm};
+use super::query::{Param, field};
 use super::{App, topic_name};
 
 impl Ask for RepairRequest {
-    const QUERY: &'static [Param] = &[flag("dry_run", &["dry_run"])];
+    const QUERY: &'static [Param] = &[field("dry_run")];
 }
 
 /// Gives up messages that cannot be read any more, and delivers those again whose state is unknown.
@@ -27,7 +29,7 @@ pub(crate) async fn repair(
     State(app): State<App>,
     Path(topic): Path<String>,
     input: Input<RepairRequest>,
-) -> Result<Json<Repaired>, Failure> {
+) -> Result<Json<Repaired>, ApiError> {
     let dry_run = input.asked.dry_run;
     let name = topic_name(&topic);
     let view = app.call(ViewTopic(name.clone())).await?;
@@ -49,7 +51,7 @@ pub(crate) async fn repair(
     if !dry_run {
         warn!(topic, messages_lost, messages_redelivered, "topic repaired");
     }
-    let status = if dry_run { "checked" } else { "repaired" };
+    let status = if dry_run { RepairedStatus::Checked } else { RepairedStatus::Repaired };
     Ok(Json(Repaired { status, dry_run, lost, redelivered, messages_lost, messages_redelivered }))
 }
 

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use driftq_core::change::Delivery;
 use driftq_core::command::Join;
-use driftq_core::{Command, ConsumerId, Line, Rejection, Reply, Session, ShardId, Timestamp};
+use driftq_core::{Command, ConsumerId, Line, Reply, Session, ShardId, Timestamp};
 use tokio::time::Instant;
 
-use super::failure::Failure;
+use super::api_error::{ApiError, Subject};
 use super::{App, WRONG_REPLY, internal_error};
 use crate::budget::ConsumerShare;
 use crate::cluster::There;
@@ -44,7 +44,7 @@ impl Connection {
         share: Arc<ConsumerShare>,
         join: impl FnOnce(ConsumerId) -> Join,
         session: impl FnOnce(ConsumerId, Timestamp) -> Session,
-    ) -> Result<Connection, Failure> {
+    ) -> Result<Connection, ApiError> {
         let consumer = app.node.next_consumer();
         // Made before the answer, so that it leaves even if the caller goes while it waits.
         let join = join(consumer);
@@ -52,9 +52,9 @@ impl Connection {
         let mut leaving = Leaving { node: app.node.clone(), shard, consumer: Some(consumer) };
         let (answered, deliveries, there) = app.node.join(join.clone()).await?;
         let name = &join.name;
-        let refused =
-            |why: Rejection| Failure::from(why).naming(&name.topic.topic, Some(&*name.group));
-        let Reply::Joined { consumer: number, .. } = answered.map_err(refused)? else {
+        let subject = Subject { topic: Some(&name.topic.topic), group: Some(&name.group) };
+        let rejected = |rejection| ApiError::rejected(rejection, subject);
+        let Reply::Joined { consumer: number, .. } = answered.map_err(rejected)? else {
             return Err(internal_error(WRONG_REPLY));
         };
         leaving.consumer = None;

@@ -3,31 +3,34 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use driftq_api::number::{DelayMs, Integer, LeaseMs, PartitionNumber};
 use driftq_api::settle::{self as wire, Op, Settle, SettleMany, Settled, SettledMany};
+use driftq_api::words::SettledStatus;
 use driftq_core::command::{Beside, Call, Claim, Extend, Nack, NackKind};
 use driftq_core::{Command, Rejection, Reply, Timestamp};
 
+use super::api_error::ApiError;
 use super::body::Purpose;
-use super::failure::Failure;
-use super::input::{Ask, Input, Param, flag, number, text};
+use super::input::{Ask, Input};
 use super::openapi::{Missing, QueryForm, Stale};
+use super::query::{Param, alias, field};
 use super::{App, bulk, convert, group_name};
 
 impl Ask for Settle {
     const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[
-        text("token", &["token"]),
-        text("topic", &["topic"]),
-        text("group", &["group"]),
-        number("partition", &["partition"]),
-        number("offset", &["offset"]),
-        text("owner", &["owner"]),
-        text("reason", &["reason"]),
-        text("error", &["reason"]),
-        number("delay_ms", &["delay_ms"]),
-        flag("final", &["final"]),
-        flag("release", &["release"]),
-        number("lease_ms", &["lease_ms"]),
+        field("token"),
+        field("topic"),
+        field("group"),
+        field("partition"),
+        field("offset"),
+        field("owner"),
+        field("reason"),
+        alias("error", "reason"),
+        field("delay_ms"),
+        field("final"),
+        field("release"),
+        field("lease_ms"),
     ];
 }
 
@@ -46,7 +49,7 @@ impl Ask for SettleMany {
 pub(crate) async fn ack(
     State(app): State<App>,
     input: Input<Settle>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, ApiError> {
     settle(&app, Op::Ack, input.asked).await.map(|_| StatusCode::NO_CONTENT)
 }
 
@@ -60,7 +63,7 @@ pub(crate) async fn ack(
 pub(crate) async fn nack(
     State(app): State<App>,
     input: Input<Settle>,
-) -> Result<StatusCode, Failure> {
+) -> Result<StatusCode, ApiError> {
     settle(&app, Op::Nack, input.asked).await.map(|_| StatusCode::NO_CONTENT)
 }
 
@@ -74,13 +77,13 @@ pub(crate) async fn nack(
 pub(crate) async fn extend(
     State(app): State<App>,
     input: Input<Settle>,
-) -> Result<Json<Settled>, Failure> {
+) -> Result<Json<Settled>, ApiError> {
     settle(&app, Op::Extend, input.asked).await.map(Json)
 }
 
-async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, Failure> {
+async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, ApiError> {
     if asked.op.is_some() {
-        return Err(Failure::invalid("op", "the path says it"));
+        return Err(ApiError::invalid("op", "the path says it"));
     }
     let call = call(app, op, asked)?;
     settled(op, app.try_call(call).await?)
@@ -95,13 +98,13 @@ async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, Failure> {
 pub(crate) async fn many(
     State(app): State<App>,
     input: Input<SettleMany>,
-) -> Result<Json<SettledMany>, Failure> {
+) -> Result<Json<SettledMany>, ApiError> {
     let asked = input.asked.items;
     let mut items = Vec::with_capacity(asked.len());
     for one in asked {
         items.push(match one.op {
             Some(op) => call(&app, op, one).map(|call| (call, op)),
-            None => Err(Failure::invalid("op", "ack, nack or extend")),
+            None => Err(ApiError::invalid("op", "ack, nack or extend")),
         });
     }
     let results = bulk::call_each(&app, items, settled).await;
@@ -136,37 +139,39 @@ impl Call for SettleCall {
     }
 }
 
-fn call(app: &App, op: Op, asked: Settle) -> Result<SettleCall, Failure> {
+fn call(app: &App, op: Op, asked: Settle) -> Result<SettleCall, ApiError> {
     let claim = claim(app, &asked)?;
     let Settle { reason, delay_ms, is_final, release, lease_ms, .. } = asked;
     let is_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some() || release.is_some();
     if op != Op::Nack && is_nack {
-        return Err(Failure::invalid("", "reason, delay_ms, final and release belong to a nack"));
+        return Err(ApiError::invalid("", "reason, delay_ms, final and release belong to a nack"));
     }
     if op != Op::Extend && lease_ms.is_some() {
-        return Err(Failure::invalid("lease_ms", "it belongs to an extend"));
+        return Err(ApiError::invalid("lease_ms", "it belongs to an extend"));
     }
     Ok(match op {
         Op::Ack => SettleCall::Ack(claim),
-        Op::Extend => SettleCall::Extend(Extend { claim, lease_ms }),
+        Op::Extend => SettleCall::Extend(Extend { claim, lease_ms: lease_ms.map(LeaseMs::get) }),
         Op::Nack => {
             let kind = match (is_final.unwrap_or(false), release.unwrap_or(false)) {
-                (true, true) => return Err(Failure::invalid("final", "final and release at once")),
+                (true, true) => {
+                    return Err(ApiError::invalid("final", "final and release at once"));
+                }
                 (true, false) if delay_ms.is_some() => {
-                    return Err(Failure::invalid("delay_ms", "a final nack has no delay"));
+                    return Err(ApiError::invalid("delay_ms", "a final nack has no delay"));
                 }
                 (true, false) => NackKind::Final,
                 (false, true) => NackKind::Release,
                 (false, false) => NackKind::Failed,
             };
             let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
-            SettleCall::Nack(Nack { claim, reason, delay_ms, kind })
+            SettleCall::Nack(Nack { claim, reason, delay_ms: delay_ms.map(DelayMs::get), kind })
         }
     })
 }
 
 /// The delivery that is meant.
-fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
+fn claim(app: &App, asked: &Settle) -> Result<Claim, ApiError> {
     let Settle { token, topic, group, partition, offset, owner, .. } = asked;
     if let Some(text) = token {
         let token = app.token("token", text)?;
@@ -179,8 +184,8 @@ fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
         let beside = || Beside {
             topic: text(topic),
             group: text(group),
-            partition: *partition,
-            offset: *offset,
+            partition: partition.map(PartitionNumber::get),
+            offset: offset.map(Integer::get),
             owner: text(owner),
         };
         return Ok(Claim::Token(token, (!is_alone).then(|| Box::new(beside()))));
@@ -189,22 +194,22 @@ fn claim(app: &App, asked: &Settle) -> Result<Claim, Failure> {
         (topic, group, partition, offset, owner)
     else {
         let says = "send token, or all of topic, group, partition, offset, owner";
-        return Err(Failure::invalid("token", says));
+        return Err(ApiError::invalid("token", says));
     };
     app.metrics.settled_by_owner();
     Ok(Claim::Owner {
         name: group_name(topic, group),
-        partition: *partition,
-        offset: *offset,
+        partition: partition.get(),
+        offset: offset.get(),
         owner: owner.as_str().into(),
     })
 }
 
-fn settled(op: Op, reply: Result<Option<Timestamp>, Rejection>) -> Result<Settled, Failure> {
+fn settled(op: Op, reply: Result<Option<Timestamp>, Rejection>) -> Result<Settled, ApiError> {
     let status = match op {
-        Op::Ack => "acked",
-        Op::Nack => "nacked",
-        Op::Extend => "extended",
+        Op::Ack => SettledStatus::Acked,
+        Op::Nack => SettledStatus::Nacked,
+        Op::Extend => SettledStatus::Extended,
     };
     Ok(Settled { status, expires_at: reply?.map(convert::time) })
 }

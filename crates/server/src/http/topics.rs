@@ -3,31 +3,31 @@
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use driftq_api::error::details::{AlreadyExists, Existing};
+use driftq_api::number::{Limit, PartitionCount};
 use driftq_api::schema::{PageCursor, TopicName};
 use driftq_api::topic::{
     CreateTopic as Create, CreatedTopic, DeletedTopic, PatchTopic as Patch, Topic, TopicList,
     TopicNames, Topics,
 };
-use driftq_api::{Error, ErrorCode, INTEGER_MAX};
+use driftq_api::words::{DeletedStatus, TopicStatus};
+use driftq_core::Rejection;
 use driftq_core::command::{
     self, CreateTopic, Creation, DeleteTopic, ListTopics, PatchTopic, TopicContents, ViewTopic,
     WouldDeleteTopic,
 };
-use driftq_core::{Rejection, SettingName, SettingsChange, SettingsPatch};
 use serde::Deserialize;
-use serde::de::Error as _;
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::failure::Failure;
-use super::input::{Ask, Confirm, Input, Nothing, Param, flag, from_json, number, text};
+use super::api_error::ApiError;
+use super::input::{Ask, Confirm, Input, Nothing};
 use super::openapi::{Exists, Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
-use super::{App, NAMESPACE, convert, topic_name};
+use super::query::{Param, field};
+use super::{App, NAMESPACE, convert, settings, topic_name};
 
 impl Ask for Create {
-    const QUERY: &'static [Param] =
-        &[text("name", &["name"]), number("partitions", &["partitions"])];
+    const QUERY: &'static [Param] = &[field("name"), field("partitions")];
 }
 
 /// Makes a topic.
@@ -40,60 +40,25 @@ impl Ask for Create {
 pub(crate) async fn create(
     State(app): State<App>,
     input: Input<Create>,
-) -> Result<(StatusCode, Json<CreatedTopic>), Failure> {
+) -> Result<(StatusCode, Json<CreatedTopic>), ApiError> {
     let Create { name, partitions, settings } = input.asked;
-    let partitions = match partitions.unwrap_or(0) {
-        0 => 1,
-        given => u32::try_from(given)
-            .map_err(|_| Failure::invalid("partitions", "1 to 1024 are possible"))?,
-    };
-    let settings = settings.map(|raw| patch_of(&raw)).transpose()?.unwrap_or_default();
+    let partitions = partitions.map_or(1, PartitionCount::get).max(1);
+    let settings = settings.map(settings::change).unwrap_or_default().set;
     let topic = topic_name(&name);
     let create = CreateTopic { name: topic.clone(), partitions, settings };
     let answered = app.try_call(create).await?;
     if let Err(rejection @ Rejection::TopicExists { .. }) = answered {
-        let current = view(&app, topic).await?;
-        let current = serde_json::to_value(current).expect("a topic is plain");
-        return Err(Failure::from(rejection).with("current", current));
+        let current = Box::new(Existing::Topic(view(&app, topic).await?));
+        return Err(ApiError::new(AlreadyExists { current }, rejection.to_string()));
     }
     let (code, status) = match answered? {
-        Creation::Created => (StatusCode::CREATED, "created"),
-        Creation::Existed => (StatusCode::OK, "exists"),
+        Creation::Created => (StatusCode::CREATED, TopicStatus::Created),
+        Creation::Existed => (StatusCode::OK, TopicStatus::Exists),
     };
     Ok((code, Json(CreatedTopic { status, name, partitions })))
 }
 
-fn patch_of(raw: &RawValue) -> Result<SettingsPatch, Failure> {
-    let given: Given = from_json(raw.get().as_bytes()).map_err(in_settings)?;
-    given.check()?;
-    let patch = from_json(raw.get().as_bytes()).map_err(in_settings)?;
-    within_integers(patch)
-}
-
-/// Where the core has no upper bound, the wire has one.
-fn within_integers(patch: SettingsPatch) -> Result<SettingsPatch, Failure> {
-    let unbounded = [
-        ("max_backlog_messages", patch.max_backlog_messages),
-        ("max_backlog_bytes", patch.max_backlog_bytes),
-        ("retention_bytes", patch.retention_bytes),
-    ];
-    match unbounded.into_iter().find(|(_, value)| value.is_some_and(|value| value > INTEGER_MAX)) {
-        Some((name, _)) => {
-            Err(in_settings(Failure::invalid(name, "integers are below 9007199254740992")))
-        }
-        None => Ok(patch),
-    }
-}
-
-/// The field is one of the settings.
-fn in_settings(Failure(error): Failure) -> Failure {
-    let Error { message, more, .. } = error;
-    let field = more.get("field").and_then(|field| field.as_str().map(str::to_owned));
-    let failure = Failure::new(ErrorCode::InvalidArgument, format!("settings: {message}"));
-    failure.with("field", field.unwrap_or_else(|| "settings".to_owned()))
-}
-
-async fn view(app: &App, name: driftq_core::command::TopicName) -> Result<Topic, Failure> {
+async fn view(app: &App, name: driftq_core::command::TopicName) -> Result<Topic, ApiError> {
     Ok(convert::topic(&*app.call(ViewTopic(name)).await?, true))
 }
 
@@ -107,7 +72,7 @@ pub(crate) async fn show(
     State(app): State<App>,
     Path(topic): Path<String>,
     _: Input<Nothing>,
-) -> Result<Json<Topic>, Failure> {
+) -> Result<Json<Topic>, ApiError> {
     Ok(Json(view(&app, topic_name(&topic)).await?))
 }
 
@@ -116,15 +81,14 @@ pub(crate) async fn show(
 pub(crate) struct List {
     #[serde(default)]
     detail: bool,
-    #[schema(minimum = 1, maximum = 1000, default = 100)]
-    limit: Option<u32>,
+    #[schema(default = 100)]
+    limit: Option<Limit>,
     #[schema(value_type = Option<PageCursor>)]
     cursor: Option<String>,
 }
 
 impl Ask for List {
-    const QUERY: &'static [Param] =
-        &[flag("detail", &["detail"]), number("limit", &["limit"]), text("cursor", &["cursor"])];
+    const QUERY: &'static [Param] = &[field("detail"), field("limit"), field("cursor")];
 }
 
 /// All topics, sorted by name.
@@ -136,7 +100,7 @@ impl Ask for List {
 pub(crate) async fn list(
     State(app): State<App>,
     input: Input<List>,
-) -> Result<Json<TopicList>, Failure> {
+) -> Result<Json<TopicList>, ApiError> {
     let List { detail, limit, cursor } = input.asked;
     let pages = Pages::new(limit, cursor.as_deref())?;
     let views = app.call(ListTopics { namespace: NAMESPACE.into() }).await?;
@@ -164,85 +128,10 @@ pub(crate) async fn patch(
     State(app): State<App>,
     Path(topic): Path<String>,
     input: Input<Patch>,
-) -> Result<Json<Topic>, Failure> {
-    let settings = change_of(&input.asked.settings)?;
+) -> Result<Json<Topic>, ApiError> {
+    let settings = settings::change(input.asked.settings);
     let view = app.call(PatchTopic { name: topic_name(&topic), settings }).await?;
     Ok(Json(convert::topic(&view, true)))
-}
-
-/// What is null goes back to its default; the rest is set. Where null is a value of its own, it is the
-/// default too.
-fn change_of(raw: &RawValue) -> Result<SettingsChange, Failure> {
-    // First as they are: what is unknown, twice or of the wrong kind is refused with its name.
-    let given: Given = from_json(raw.get().as_bytes()).map_err(in_settings)?;
-    given.check()?;
-    let mut change = SettingsChange::default();
-    let mut set = Vec::new();
-    for (setting, value) in given.0 {
-        if value.get() == "null" {
-            change.reset.push(setting);
-        } else {
-            set.push(format!("\"{}\":{}", setting.as_str(), value.get()));
-        }
-    }
-    let set = format!("{{{}}}", set.join(","));
-    change.set = within_integers(from_json(set.as_bytes()).map_err(in_settings)?)?;
-    Ok(change)
-}
-
-/// Settings by name, each once.
-struct Given(Vec<(SettingName, Box<RawValue>)>);
-
-impl Given {
-    /// No setting is a list, though derived code would take one for an object.
-    fn check(&self) -> Result<(), Failure> {
-        match self.0.iter().find(|(_, value)| value.get().starts_with('[')) {
-            Some((name, _)) => {
-                Err(in_settings(Failure::invalid(name.as_str(), "a list, but no setting is one")))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Given {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Given, D::Error> {
-        struct Visitor;
-        impl<'de> serde::de::Visitor<'de> for Visitor {
-            type Value = Given;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("settings by name")
-            }
-
-            fn visit_map<A: serde::de::MapAccess<'de>>(
-                self,
-                mut map: A,
-            ) -> Result<Given, A::Error> {
-                let mut given: Vec<(SettingName, Box<RawValue>)> = Vec::new();
-                while let Some(Name(setting)) = map.next_key()? {
-                    if given.iter().any(|(before, _)| *before == setting) {
-                        let name = setting.as_str();
-                        return Err(A::Error::custom(format!("`{name}` is there twice")));
-                    }
-                    given.push((setting, map.next_value()?));
-                }
-                Ok(Given(given))
-            }
-        }
-        deserializer.deserialize_map(Visitor)
-    }
-}
-
-/// What is no name is refused at once: a million of them must not be kept and compared.
-struct Name(SettingName);
-
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        let unknown = || D::Error::custom(format!("no such setting: `{name}`"));
-        SettingName::of(&name).map(Name).ok_or_else(unknown)
-    }
 }
 
 /// Deletes a topic; `confirm` is its name.
@@ -255,7 +144,7 @@ pub(crate) async fn delete(
     State(app): State<App>,
     Path(topic): Path<String>,
     input: Input<Confirm>,
-) -> Result<Json<DeletedTopic>, Failure> {
+) -> Result<Json<DeletedTopic>, ApiError> {
     let name = topic_name(&topic);
     if input.asked.confirm.as_deref() != Some(&topic) {
         let TopicContents { messages, open, groups, dead_letters } =
@@ -264,8 +153,8 @@ pub(crate) async fn delete(
             "deleting \"{topic}\" would drop {messages} messages ({open} open), {groups} groups, \
              {dead_letters} dead letters; repeat with ?confirm={topic}"
         );
-        return Err(Failure::invalid("confirm", says));
+        return Err(ApiError::invalid("confirm", says));
     }
     let command::DeletedTopic { messages, dead_letters } = app.call(DeleteTopic(name)).await?;
-    Ok(Json(DeletedTopic { status: "deleted", messages, dead_letters }))
+    Ok(Json(DeletedTopic { status: DeletedStatus::Deleted, messages, dead_letters }))
 }

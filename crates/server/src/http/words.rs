@@ -1,9 +1,10 @@
 //! Words of the wire and the values of the core that they name.
 
 use driftq_api::words;
-use driftq_core::command::{DeadState, PeekState};
-use driftq_core::effect::{EffectState, ResolvedAs};
-use driftq_core::{DeathReason, OnDoubt};
+use driftq_core::command::{DeadState, EventKind, ExplainState, Missing, Part, PeekState, Stale};
+use driftq_core::effect::{DoubtCause, EffectState, ResolvedAs};
+use driftq_core::view::Blocked;
+use driftq_core::{DeathReason, Groups, Keyless, OnDoubt};
 
 /// A value that has a word on the wire.
 pub(crate) trait ToWire {
@@ -40,10 +41,34 @@ macro_rules! words {
 }
 
 words! {
+    Blocked = Blocked {
+        Paused, NoConsumers, NoCredit, InFlightLimit, MaxOpen, NothingNew, OpenLimit, Loading, Quarantined
+    }
     DeadState = DeadLetterStates { Dead, Redriven, All }
     DeathReason = DeathReason { Exhausted, Final, Deadline, Undeliverable }
+    DoubtCause = DoubtCause { LeaseExpired, Reported, Abandoned }
     EffectState = EffectState { InProgress, InDoubt, Parked, Succeeded, FailedFinal, FailedRetryable }
+    EventKind = EventKind { Delivered, Extended, Expired, Nacked, Returned, Acked, Dead, Purged }
+    ExplainState = ExplainState { Ready, Leased, Waiting, Settled, Dead, Trimmed }
+    Groups = GroupsWord { Open, Declared }
+    Keyless = Keyless { Partition0, RoundRobin }
     OnDoubt = OnDoubt { Retry, Probe, Park }
+    Part = CommitPart { Effects, Produce, Pointers }
     PeekState = PeekState { Ready, Leased, Waiting, Settled }
     ResolvedAs = ResolvedAs { Succeeded, Failed, Retry }
+    Stale = StaleLeaseState { Leased, Waiting, Settled, Dead, Generation, Gone }
+}
+
+impl ToWire for Missing {
+    type Wire = words::MissingKind;
+
+    fn wire(self) -> words::MissingKind {
+        match self {
+            Missing::Topic => words::MissingKind::Topic,
+            Missing::Group => words::MissingKind::Group,
+            Missing::Message => words::MissingKind::Message,
+            Missing::Effect => words::MissingKind::Effect,
+            Missing::Pointer => words::MissingKind::Pointer,
+        }
+    }
 }

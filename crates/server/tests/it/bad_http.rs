@@ -366,16 +366,16 @@ async fn a_list_with_too_many_items_is_refused_by_its_field() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let rows = [
-        ("/v1/settle", "items", "{}", "1 to 1000 are possible"),
-        ("/v1/produce/batch", "messages", r#"{"topic":""}"#, "1 to 1000 are possible"),
-        ("/v1/dlq/t/redrive", "ids", r#""""#, "1 to 1000 are possible"),
-        ("/v1/dlq/t/purge", "ids", r#""""#, "1 to 100000 are possible"),
-        ("/v1/commit", "produce", r#"{"topic":""}"#, "are at most 100"),
+        ("/v1/settle", "items", "{}", "must have between 1 and 1000 items"),
+        ("/v1/produce/batch", "messages", r#"{"topic":""}"#, "must have between 1 and 1000 items"),
+        ("/v1/dlq/t/redrive", "ids", r#""""#, "must have between 1 and 1000 items"),
+        ("/v1/dlq/t/purge", "ids", r#""""#, "must have between 1 and 100000 items"),
+        ("/v1/commit", "produce", r#"{"topic":""}"#, "must have at most 100 items"),
         (
             "/v1/commit",
             "pointers",
             r#"{"dataset":"","version":"","partition_key":"","location":""}"#,
-            "are at most 100",
+            "must have at most 100 items",
         ),
     ];
     for (path, field, item, says) in rows {

@@ -154,6 +154,9 @@ impl Answer {
     fn check_common(&self) {
         assert_eq!(self.header("cache-control"), "no-store", "{self:?}");
         assert!(!self.header("x-request-id").is_empty(), "{self:?}");
+        if self.status >= 400 && self.header("content-type") == "application/json" {
+            crate::error_schema::check(&self.json());
+        }
     }
 
     /// A header; empty if it is not there.

@@ -18,6 +18,7 @@ mod consume;
 mod dedupe;
 mod dlq;
 mod effects;
+mod error_schema;
 mod explain;
 mod groups;
 mod headers;

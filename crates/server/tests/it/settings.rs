@@ -250,9 +250,10 @@ async fn a_number_that_not_every_reader_keeps_is_refused() {
         assert_eq!(broker.patch("/v1/topics/t", kept).await.is(200)["settings"][name], largest);
         let settings = json!({ name: largest + 1 });
         let changed = json!({ "settings": settings });
-        broker.patch("/v1/topics/t", changed).await.invalid(name);
+        let field = format!("settings.{name}");
+        broker.patch("/v1/topics/t", changed).await.invalid(&field);
         let made = json!({ "name": "u", "settings": settings });
-        broker.post("/v1/topics", made).await.invalid(name);
+        broker.post("/v1/topics", made).await.invalid(&field);
     }
 }
 

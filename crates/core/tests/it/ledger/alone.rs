@@ -136,7 +136,7 @@ fn a_failure_that_may_be_tried_again_is_taken_again_under_a_higher_fence() {
         3s again op/charge k owner=w2
             EXECUTE: op/charge k.2 IN_PROGRESS until 33s
         4s finish op/charge k.1 succeeded
-            refused: fence 1 is over: fence 2 is IN_PROGRESS
+            refused: fence 1 is not current: the effect is IN_PROGRESS at fence 2
         5s finish op/charge k.2 succeeded code=7
             op/charge k.2 SUCCEEDED code 7, kept until 604805s
         6s again op/charge k
@@ -157,7 +157,7 @@ fn only_the_latest_fence_finishes_and_only_once() {
         2s begin op/charge k on=retry
             EXECUTE: op/charge k.2 IN_PROGRESS until 32s; fence 1 of "" began 0s in doubt since 1s, reported
         3s finish op/charge k.1 succeeded
-            refused: fence 1 is over: fence 2 is IN_PROGRESS
+            refused: fence 1 is not current: the effect is IN_PROGRESS at fence 2
         4s finish op/charge k.2 succeeded result=1
             op/charge k.2 SUCCEEDED result 1, kept until 604804s; fence 1 of "" began 0s in doubt since 1s, reported
         5s finish op/charge k.2 succeeded result=1
@@ -169,9 +169,9 @@ fn only_the_latest_fence_finishes_and_only_once() {
         5s finish op/charge k.2 unknown
             refused: this fence has ended otherwise
         5s extend-effect op/charge k.2
-            refused: fence 2 is over: fence 2 is SUCCEEDED
+            refused: fence 2 is not current: the effect is SUCCEEDED at fence 2
         5s extend-effect op/charge k.1
-            refused: fence 1 is over: fence 2 is SUCCEEDED
+            refused: fence 1 is not current: the effect is SUCCEEDED at fence 2
     "#]]);
 }
 
@@ -204,7 +204,7 @@ fn a_person_ends_doubt_and_nothing_else() {
         1s resolve op/charge k.1 as=succeeded
             refused: the effect is IN_PROGRESS: only doubt can be resolved
         30s resolve op/charge k.2 as=succeeded
-            refused: fence 2 is over: fence 1 is PARKED
+            refused: fence 2 is not current: the effect is PARKED at fence 1
         30s resolve op/charge k.1 as=succeeded by=
             refused: by: is needed: it is kept with the outcome
         30s resolve op/charge k.1 as=succeeded reason=
@@ -212,7 +212,7 @@ fn a_person_ends_doubt_and_nothing_else() {
         31s resolve op/charge k.1 as=succeeded by=eva reason="found it" result=1
             op/charge k.1 SUCCEEDED result 1, kept until 604831s; Succeeded by eva: found it
         32s finish op/charge k.1 succeeded result=1
-            refused: fence 1 is over: fence 1 is SUCCEEDED
+            refused: fence 1 is not current: the effect is SUCCEEDED at fence 1
         33s begin op/charge k on=park
             REPLAY: op/charge k.1 SUCCEEDED result 1, kept until 604831s; Succeeded by eva: found it
         34s resolve op/charge k.1 as=failed
@@ -224,7 +224,7 @@ fn a_person_ends_doubt_and_nothing_else() {
         65s resolve op/charge l.1 as=retry
             op/charge l.1 FAILED_RETRYABLE, kept until 604865s; Retry by ops: looked
         66s finish op/charge l.1 succeeded
-            refused: fence 1 is over: fence 1 is FAILED_RETRYABLE
+            refused: fence 1 is not current: the effect is FAILED_RETRYABLE at fence 1
         66s again op/charge l
             EXECUTE: op/charge l.2 IN_PROGRESS until 96s
         67s finish op/charge l.2 succeeded
@@ -252,7 +252,7 @@ fn a_lease_goes_on_when_it_is_extended() {
         1499ms extend-effect op/charge k.1 lease=5s
             extended until 6.499s
         6499ms extend-effect op/charge k.1
-            refused: fence 1 is over: fence 1 is PARKED
+            refused: fence 1 is not current: the effect is PARKED at fence 1
     "#]]);
 }
 

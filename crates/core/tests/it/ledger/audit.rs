@@ -52,7 +52,7 @@ fn doubt_failures_and_people() {
         11s begin op/charge k on=probe owner=w2 lease=10s
             probe: op/charge k.2 IN_PROGRESS until 21s; fence 1 of "w1" began 0s in doubt since 10s, lease_expired
         12s finish op/charge k.1 succeeded
-            refused: fence 1 is over: fence 2 is IN_PROGRESS
+            refused: fence 1 is not current: the effect is IN_PROGRESS at fence 2
         12s finish op/charge k.2 unknown
             op/charge k.2 IN_DOUBT; fence 2 of "w2" began 11s in doubt since 12s, reported
             op/charge k.2 in doubt: reported

@@ -379,6 +379,6 @@ fn a_late_commit_of_an_effect_that_went_on_is_told_of_the_later_fence() {
             orders/biller 0:0 expired, due 1882.645s
             EXECUTE: effect/orders/biller k.2 IN_PROGRESS until 65s; fence 1 of "w1" began 1s in doubt since 10s, lease_expired
         13s commit orders/biller 0:0.1 effects="effect/orders/biller k.1 succeeded result=1"
-            refused: effects[0]: fence 1 is over: fence 2 is IN_PROGRESS
+            refused: effects[0]: fence 1 is not current: the effect is IN_PROGRESS at fence 2
     "#]]);
 }

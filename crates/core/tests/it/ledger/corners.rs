@@ -34,7 +34,7 @@ fn a_result_does_not_end_what_is_parked_and_ends_other_doubt_under_the_next_fenc
         13s finish effect/orders/biller k.1 succeeded result=1
             effect/orders/biller k.1 SUCCEEDED result 1
         13s finish effect/orders/biller l.1 succeeded result=1
-            refused: fence 1 is over: fence 2 is SUCCEEDED
+            refused: fence 1 is not current: the effect is SUCCEEDED at fence 2
         14s effect effect/orders/biller l
             effect/orders/biller l.2 SUCCEEDED result 42, kept until 604812s; fence 1 of "w1" began 1s in doubt since 10s, lease_expired
     "#]]);

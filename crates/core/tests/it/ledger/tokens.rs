@@ -44,6 +44,6 @@ fn a_token_of_before_a_restore_ends_no_effect() {
         format!("2s commit orders/biller 0:0.1 effects=\"{OF} succeeded\""),
     ] {
         let answer = world.ask(&line);
-        assert!(answer.contains("fence 1 is over"), "{line}: {answer}");
+        assert!(answer.contains("fence 1 is not current"), "{line}: {answer}");
     }
 }

@@ -83,7 +83,7 @@ fn a_worker_that_dies_leaves_doubt_and_the_next_attempt_goes_by_the_policy() {
         12s begin-under orders/biller 0:0.2 key=park on=retry
             park: fence 1 of "w1" began 1s in doubt since 10s, lease_expired, ask in 60000ms
         13s finish effect/orders/biller retry.1 succeeded
-            refused: fence 1 is over: fence 2 is IN_PROGRESS
+            refused: fence 1 is not current: the effect is IN_PROGRESS at fence 2
         13s finish effect/orders/biller retry.2 succeeded
             effect/orders/biller retry.2 SUCCEEDED; fence 1 of "w1" began 1s in doubt since 10s, lease_expired
         13s finish effect/orders/biller probe.2 failed
@@ -215,7 +215,7 @@ fn one_lease_whichever_token_extends_it() {
             effect/orders/biller k.1 PARKED; fence 1 of "w1" began 1s in doubt since 67s, lease_expired
         68s extend-effect effect/orders/biller k.1
             a gets orders/biller 0:0.2 "hello" spent 2 until 77.342s after "ack_timeout"
-            refused: fence 1 is over: fence 1 is PARKED
+            refused: fence 1 is not current: the effect is PARKED at fence 1
         69s finish effect/orders/biller k.1 succeeded
             effect/orders/biller k.1 SUCCEEDED
         70s ack orders/biller 0:0.1

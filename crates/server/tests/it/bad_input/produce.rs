@@ -46,8 +46,8 @@ pub(super) fn produce() -> Vec<Row> {
             (wrapped(r#"{"deadline":"1970-01-01T00:00:00Z"}"#), invalid("")),
             (retried("{}"), invalid("envelope.retry_policy.max_attempts")),
             (retried("[5]"), invalid("envelope.retry_policy")),
-            (retried(r#"{"max_attempts":0}"#), invalid("envelope.retry_policy")),
-            (retried(r#"{"max_attempts":1001}"#), invalid("envelope.retry_policy")),
+            (retried(r#"{"max_attempts":0}"#), invalid("envelope.retry_policy.max_attempts")),
+            (retried(r#"{"max_attempts":1001}"#), invalid("envelope.retry_policy.max_attempts")),
             (
                 retried(r#"{"max_attempts":2147483648}"#),
                 invalid("envelope.retry_policy.max_attempts"),
@@ -58,7 +58,7 @@ pub(super) fn produce() -> Vec<Row> {
             ),
             (
                 retried(r#"{"max_attempts":1,"max_backoff_ms":18446744073709551615}"#),
-                invalid("envelope.retry_policy"),
+                invalid("envelope.retry_policy.max_backoff_ms"),
             ),
         ],
     );

@@ -1,17 +1,17 @@
-//! What is wrong with a request that cannot be read, in the words of JSON and not in those of our types.
+//! Errors of serde, in the words of JSON instead of those of Rust types.
 
 use serde_json::error::Category;
 
-use super::failure::Failure;
+use super::api_error::Invalid;
 
-/// Says which field is wrong, and why.
-pub(super) fn unread(error: &serde_path_to_error::Error<serde_json::Error>) -> Failure {
+/// The field that is invalid, and why.
+pub(super) fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Invalid {
     let path = error.path().to_string();
     // Where JSON breaks off, or a name is none, the path ends in `?`.
     let field = path.strip_suffix('?').unwrap_or(&path).trim_end_matches('.');
     let error = error.inner();
     if error.classify() != Category::Data {
-        return within(field, &not_json(field, error));
+        return Invalid::new(field, not_json(field, error));
     }
     let says = error.to_string();
     // The field has a name, and a query has no lines.
@@ -19,9 +19,9 @@ pub(super) fn unread(error: &serde_path_to_error::Error<serde_json::Error>) -> F
     let says = says.strip_suffix(&*place).unwrap_or(&says);
     let missing = says.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     match (missing, field) {
-        (Some(name), "") => within(name, "is missing"),
-        (Some(name), above) => within(&format!("{above}.{name}"), "is missing"),
-        (None, _) => within(field, &in_words(says)),
+        (Some(name), "") => Invalid::new(name, "is missing"),
+        (Some(name), above) => Invalid::new(&format!("{above}.{name}"), "is missing"),
+        (None, _) => Invalid::new(field, in_words(says)),
     }
 }
 
@@ -37,27 +37,6 @@ pub(super) fn not_json(field: &str, error: &serde_json::Error) -> String {
             None => says,
         },
     }
-}
-
-/// A refusal of a field. In an item of a commit the field is the item's.
-fn within(field: &str, why: &str) -> Failure {
-    let mut failure = Failure::invalid(field, why);
-    if let Some((part, index, below)) = item(field) {
-        failure.0.more.remove("field");
-        if !below.is_empty() {
-            failure = failure.with("field", below);
-        }
-        failure = failure.with("part", part).with("index", index);
-    }
-    failure
-}
-
-/// The part of a commit that a path leads into, the number there, and the rest of the path.
-fn item(path: &str) -> Option<(&str, u64, &str)> {
-    let (part, rest) = path.split_once('[')?;
-    let (index, below) = rest.split_once(']')?;
-    let is_part = ["effects", "produce", "pointers"].contains(&part);
-    Some((part, index.parse().ok()?, below.trim_start_matches('.'))).filter(|_| is_part)
 }
 
 /// What a derived reader says, in other words. What our own say is for people already.
@@ -76,7 +55,7 @@ fn in_words(says: &str) -> String {
     if let Some(rest) = says.strip_prefix("unknown field `") {
         let known = rest.rsplit_once("`, expected ").map_or("none", |(_, known)| known);
         let known = known.strip_prefix("one of ").unwrap_or(known);
-        return format!("no such field; known: {}", known.replace('`', ""));
+        return format!("unknown field; known: {}", known.replace('`', ""));
     }
     if let Some(name) = says.strip_prefix("duplicate field ") {
         return format!("{name} is there twice");
@@ -88,8 +67,6 @@ fn wanted_in_words(wanted: &str) -> &str {
     match wanted {
         "i32" => "an integer from -2147483648 to 2147483647",
         "u32" => "an integer from 0 to 4294967295",
-        "u64" => "an integer from 0 on",
-        "i64" => "an integer",
         "a boolean" => "true or false",
         "a sequence" => "a list",
         "a map" => "an object",
@@ -117,12 +94,13 @@ mod tests {
     use serde::de::DeserializeOwned;
     use serde_json::{Value, json};
 
+    use super::super::api_error::ApiError;
     use super::super::input::from_json;
 
     #[track_caller]
     fn check<T: DeserializeOwned + std::fmt::Debug>(body: &str, field: &str, says: &str) -> Value {
         let refused = from_json::<T>(body.as_bytes()).expect_err("it cannot be read");
-        let refused = serde_json::to_value(&refused.0).unwrap();
+        let refused = serde_json::to_value(&ApiError::from(refused).0).unwrap();
         assert_eq!(refused["message"], says, "{body}");
         assert_eq!(refused["field"].as_str().unwrap_or_default(), field, "{body}");
         refused
@@ -134,7 +112,7 @@ mod tests {
         check::<Receive>(
             r#"{"topic":"t","group":"g","owner":"o","max":-1}"#,
             "max",
-            "max: must be an integer from 0 to 4294967295, not `-1`",
+            "max: must be between 1 and 1000 (got -1)",
         );
         check::<Produce>(
             r#"{"topic":"t","value":"v"} {}"#,
@@ -151,7 +129,7 @@ mod tests {
         check::<Seek>(
             r#"{"to":"latest","bogus":1}"#,
             "bogus",
-            "bogus: no such field; known: to or dry_run",
+            "bogus: unknown field; known: to or dry_run",
         );
         check::<Seek>(
             r#"{"to":"middle"}"#,
@@ -172,7 +150,8 @@ mod tests {
         check::<Seek>("{", "", "not JSON: EOF while parsing an object at line 1 column 1");
         let twice = r#"{"to":"latest","dry_run":true,"dry_run":true}"#;
         let refused = from_json::<Seek>(twice.as_bytes()).expect_err("it cannot be read");
-        assert!(refused.0.message.ends_with("`dry_run` is there twice"), "{refused:?}");
+        let message = ApiError::from(refused).0.message;
+        assert!(message.ends_with("`dry_run` is there twice"), "{message}");
     }
 
     #[test]

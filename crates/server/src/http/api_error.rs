@@ -1,0 +1,474 @@
+//! Errors of the HTTP API: every cause becomes a response here, and nowhere else.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use driftq_api::error::CommitItem;
+use driftq_api::error::details::{
+    AlreadyExists, Conflict, Existing, FailedPrecondition, InDoubt, InProgress, Internal,
+    InvalidArgument, NotFound, PreconditionState, ResourceExhausted, StaleFence, StaleLease,
+    TooLarge, Unavailable,
+};
+use driftq_api::words::{
+    BeginDecision, ConflictField, DoubtAction, ExhaustedReason, InvalidReason, MissingKind,
+    Outcome, RedriveState,
+};
+use driftq_api::{Details, Error};
+use driftq_core::Rejection;
+use driftq_core::command::{Full, Missing, Part};
+use driftq_core::ownership::Unfit;
+
+use super::words::ToWire;
+use super::{effect_view, pointers};
+use crate::node::Lost;
+
+/// How long a client waits before it tries again, where nothing better is known.
+pub(super) const RETRY_AFTER_MS: u64 = 1_000;
+
+/// An error response.
+#[derive(Debug, Clone)]
+pub(crate) struct ApiError(pub(crate) Box<Error>);
+
+/// The topic, and the group if there is one, that a request names.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Subject<'a> {
+    pub(crate) topic: Option<&'a str>,
+    pub(crate) group: Option<&'a str>,
+}
+
+impl ApiError {
+    pub(crate) fn new(details: impl Into<Details>, message: impl Into<String>) -> ApiError {
+        ApiError(Box::new(Error::new(details, message)))
+    }
+
+    /// A field that is malformed, unknown or out of range. Without a name it is the request as a whole.
+    pub(crate) fn invalid(field: &str, reason: impl Into<String>) -> ApiError {
+        Invalid::new(field, reason).into()
+    }
+
+    /// A rejection by the core, of a request that names `subject`.
+    pub(crate) fn rejected(rejection: Rejection, subject: Subject<'_>) -> ApiError {
+        let message = message(&rejection, subject);
+        let item = match &rejection {
+            Rejection::InPart { part, index, .. } => Some(Item(*part, *index).wire()),
+            _ => None,
+        };
+        let mut error = ApiError::new(details(rejection), message);
+        error.0.item = item;
+        error
+    }
+
+    /// The limit that is reached, if that is the error.
+    pub(crate) fn exhausted(&self) -> Option<ExhaustedReason> {
+        match &self.0.details {
+            Details::ResourceExhausted(exhausted) => Some(exhausted.reason),
+            _ => None,
+        }
+    }
+
+    fn retry_after_ms(&self) -> Option<u64> {
+        match &self.0.details {
+            Details::InProgress(InProgress { retry_after_ms, .. })
+            | Details::InDoubt(InDoubt { retry_after_ms, .. })
+            | Details::ResourceExhausted(ResourceExhausted { retry_after_ms, .. })
+            | Details::Unavailable(Unavailable { retry_after_ms, .. }) => Some(*retry_after_ms),
+            _ => None,
+        }
+    }
+
+    fn status(&self) -> StatusCode {
+        StatusCode::from_u16(self.0.code().status()).expect("codes have valid statuses")
+    }
+
+    /// Writes the error into its response.
+    pub(crate) fn write(mut self, request_id: &str, response: &mut Response) {
+        self.0.request_id = request_id.to_owned();
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.remove(header::CONTENT_LENGTH);
+        if let Some(ms) = self.retry_after_ms() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000).max(1)));
+        }
+        let body = serde_json::to_vec(&self.0).expect("errors serialize");
+        *response.body_mut() = Body::from(body);
+    }
+}
+
+/// A field that is malformed, unknown or out of range.
+#[derive(Debug)]
+pub(crate) struct Invalid {
+    field: String,
+    reason: String,
+}
+
+/// An item of a commit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Item(pub(crate) Part, pub(crate) usize);
+
+impl Invalid {
+    pub(crate) fn new(field: &str, reason: impl Into<String>) -> Invalid {
+        Invalid { field: shortened(field), reason: shortened(&reason.into()) }
+    }
+
+    /// The field is one of an item of a commit.
+    pub(crate) fn in_item(self, item: Item) -> ApiError {
+        let Item(part, index) = item;
+        let dot = if self.field.is_empty() { "" } else { "." };
+        let path = format!("{}[{index}]{dot}{}", part.as_str(), self.field);
+        let mut error = self.at(&path);
+        error.0.item = Some(item.wire());
+        error
+    }
+
+    fn at(self, path: &str) -> ApiError {
+        let message = match path {
+            "" => self.reason,
+            path => format!("{path}: {}", self.reason),
+        };
+        let field = Some(self.field).filter(|field| !field.is_empty());
+        ApiError::new(InvalidArgument { field, reason: None }, message)
+    }
+}
+
+impl Item {
+    /// The item that a path like `pointers[0].version` leads into, and the rest of the path.
+    fn of_path(path: &str) -> Option<(Item, &str)> {
+        let (part, rest) = path.split_once('[')?;
+        let (index, field) = rest.split_once(']')?;
+        let parts = [Part::Effects, Part::Produce, Part::Pointers];
+        let part = parts.into_iter().find(|known| known.as_str() == part)?;
+        Some((Item(part, index.parse().ok()?), field.trim_start_matches('.')))
+    }
+
+    fn wire(self) -> CommitItem {
+        CommitItem { part: self.0.wire(), index: self.1 }
+    }
+}
+
+impl From<Invalid> for ApiError {
+    /// The items of a commit are the only ones whose path begins with the name of a part.
+    fn from(invalid: Invalid) -> ApiError {
+        if let Some((item, field)) = Item::of_path(&invalid.field) {
+            let field = field.to_owned();
+            return Invalid { field, ..invalid }.in_item(item);
+        }
+        let path = invalid.field.clone();
+        invalid.at(&path)
+    }
+}
+
+impl IntoResponse for ApiError {
+    /// The body is written by [`ApiError::write`], once the id of the request is known.
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = self.status();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// Most characters of a request that an error repeats.
+const REPEATED_CHARS_MAX: usize = 1_024;
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(REPEATED_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+impl From<Lost> for ApiError {
+    fn from(lost: Lost) -> ApiError {
+        let outcome = match lost {
+            Lost::Unknown => Outcome::Unknown,
+            Lost::NotServing | Lost::Overloaded => Outcome::None,
+        };
+        ApiError::new(Unavailable { outcome, retry_after_ms: RETRY_AFTER_MS }, lost.to_string())
+    }
+}
+
+impl From<Unfit> for ApiError {
+    fn from(unfit: Unfit) -> ApiError {
+        let message = unfit.to_string();
+        match unfit {
+            Unfit::NoNode => ApiError::new(NotFound { kind: MissingKind::Node }, message),
+            Unfit::NoShard => ApiError::new(NotFound { kind: MissingKind::Shard }, message),
+            Unfit::LastNode | Unfit::TakesNone => {
+                ApiError::new(FailedPrecondition::default(), message)
+            }
+        }
+    }
+}
+
+impl From<Rejection> for ApiError {
+    fn from(rejection: Rejection) -> ApiError {
+        ApiError::rejected(rejection, Subject::default())
+    }
+}
+
+/// What is wrong, and what to do next.
+fn message(rejection: &Rejection, subject: Subject<'_>) -> String {
+    let advice = match rejection {
+        Rejection::InPart { part, index, why } => {
+            return format!("{}[{index}]: {}", part.as_str(), message(why, subject));
+        }
+        Rejection::NotFound(missing) => return not_found(*missing, subject),
+        Rejection::Exhausted { full, .. } => return exhausted(full),
+        Rejection::StaleLease { .. } | Rejection::StaleFence { .. } => {
+            ". Discard the result; do not retry."
+        }
+        Rejection::Unfinished(_) => {
+            ". Finish each of them, or list it in `effects` of a commit, or nack."
+        }
+        Rejection::EffectsExpired => ". Send force to redrive it anyway.",
+        Rejection::DeadLetterTopic => "; delete dead letters with: driftq dlq purge",
+        _ => "",
+    };
+    format!("{rejection}{advice}")
+}
+
+fn not_found(missing: Missing, subject: Subject<'_>) -> String {
+    match (missing, subject.topic, subject.group) {
+        // The server creates and deletes dead-letter topics itself.
+        (Missing::Topic, Some(topic), _) if topic.starts_with("dlq.") => {
+            format!("topic {:?} does not exist", shortened(topic))
+        }
+        (Missing::Topic, Some(topic), _) => {
+            let topic = shortened(topic);
+            format!("topic {topic:?} does not exist; create it with: driftq topic create {topic}")
+        }
+        (Missing::Topic, None, _) => {
+            "the topic does not exist; create it with: driftq topic create <topic>".to_owned()
+        }
+        (Missing::Group, Some(topic), Some(group)) => {
+            let (topic, group) = (shortened(topic), shortened(group));
+            format!(
+                "group {group:?} does not exist; create it with: driftq group create {topic} {group}"
+            )
+        }
+        (Missing::Group, _, _) => {
+            "the group does not exist; create it with: driftq group create <topic> <group>"
+                .to_owned()
+        }
+        (Missing::Message | Missing::Effect | Missing::Pointer, _, _) => {
+            format!("the {} does not exist", missing.as_str())
+        }
+    }
+}
+
+fn exhausted(full: &Full) -> String {
+    match full {
+        Full::Messages(Some(group)) | Full::Bytes(Some(group)) => {
+            format!("the partition is full: group {group:?} is behind")
+        }
+        Full::Messages(None) | Full::Bytes(None) => {
+            "the partition is full, and no group reads it".to_owned()
+        }
+        Full::Storage => {
+            "the disk of the server is nearly full; messages are accepted again when it has space"
+                .to_owned()
+        }
+        Full::Outbox => "too many messages wait for the shard of the topic; retry later".to_owned(),
+        Full::Topics { limit } => format!(
+            "the shard of this topic has {limit} topics, its limit; delete topics that are not used: \
+             driftq topic delete"
+        ),
+        Full::Cursors { limit } => format!(
+            "with this group the shard would have more than {limit} cursors (groups × partitions), its limit; \
+             delete groups that are not used (driftq group delete) or set group_idle_ms, or create topics with \
+             fewer partitions"
+        ),
+    }
+}
+
+fn details(rejection: Rejection) -> Details {
+    match rejection {
+        Rejection::InPart { why, .. } => details(*why),
+        Rejection::Invalid { field, .. } => {
+            InvalidArgument { field: Some(field.into_owned()), reason: None }.into()
+        }
+        Rejection::TokenRequired => {
+            InvalidArgument { field: Some("token".to_owned()), reason: None }.into()
+        }
+        Rejection::DeadlinePassed => {
+            InvalidArgument { field: None, reason: Some(InvalidReason::Deadline) }.into()
+        }
+        Rejection::NotFound(missing) => NotFound { kind: missing.wire() }.into(),
+        Rejection::TopicExists { .. }
+        | Rejection::NotOwner
+        | Rejection::NotDelivered
+        | Rejection::DeadLetterTopic
+        | Rejection::HasConsumers
+        | Rejection::Undeliverable => FailedPrecondition::default().into(),
+        Rejection::Unfinished(keys) => {
+            let effects = keys.iter().map(ToString::to_string).collect();
+            FailedPrecondition { effects, ..FailedPrecondition::default() }.into()
+        }
+        Rejection::NotInDoubt(state) => in_state(PreconditionState::Effect(state.wire())),
+        Rejection::EffectsExpired => {
+            in_state(PreconditionState::Redrive(RedriveState::EffectsExpired))
+        }
+        Rejection::StaleLease { state, attempt, current } => {
+            StaleLease { state: state.wire(), attempt, current_attempt: current }.into()
+        }
+        Rejection::StaleFence { state, fence, current } => {
+            StaleFence { state: state.wire(), fence, current_fence: current }.into()
+        }
+        Rejection::InProgress { fence, owner, retry_after_ms } => {
+            let owner = Some(owner.to_string()).filter(|owner| !owner.is_empty());
+            let decision = BeginDecision::InProgress;
+            InProgress { decision, retry_after_ms, fence, owner }.into()
+        }
+        Rejection::Parked { doubt, retry_after_ms } => InDoubt {
+            decision: BeginDecision::InDoubt,
+            action: DoubtAction::Park,
+            retry_after_ms,
+            doubt: effect_view::doubt(&doubt),
+        }
+        .into(),
+        Rejection::PointerExists(current) => {
+            let current = Existing::Pointer(pointers::shown(*current));
+            AlreadyExists { current: Box::new(current) }.into()
+        }
+        Rejection::RequestConflict => Conflict { field: ConflictField::Request }.into(),
+        Rejection::OutcomeConflict => Conflict { field: ConflictField::Outcome }.into(),
+        Rejection::CommitConflict => Conflict { field: ConflictField::Commit }.into(),
+        Rejection::KeyConflict => Conflict { field: ConflictField::Value }.into(),
+        Rejection::TooLarge { field, limit, size } => {
+            TooLarge { field: field.into_owned(), limit, size: Some(size) }.into()
+        }
+        Rejection::Exhausted { full, retry_after_ms } => {
+            let (reason, group, limit) = match full {
+                Full::Messages(group) => (ExhaustedReason::PartitionBufferFull, group, None),
+                Full::Bytes(group) => (ExhaustedReason::PartitionBufferBytesFull, group, None),
+                Full::Storage => (ExhaustedReason::StorageLow, None, None),
+                Full::Outbox => (ExhaustedReason::OutboxFull, None, None),
+                Full::Topics { limit } => (ExhaustedReason::Topics, None, Some(limit)),
+                Full::Cursors { limit } => (ExhaustedReason::Cursors, None, Some(limit)),
+            };
+            let group = group.map(|group| group.to_string());
+            ResourceExhausted { reason, retry_after_ms, group, limit }.into()
+        }
+        Rejection::Poisonous | Rejection::Damaged { .. } => {
+            Internal { outcome: Outcome::None }.into()
+        }
+    }
+}
+
+fn in_state(state: PreconditionState) -> Details {
+    FailedPrecondition { state: Some(state), ..FailedPrecondition::default() }.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use driftq_core::command::{Pointer, PointerName, Stale};
+    use driftq_core::effect::{Doubt, DoubtCause, EffectState};
+    use driftq_core::{Lane, MessageId, ShardId, Timestamp, TopicId};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn examples() -> Vec<Rejection> {
+        let exhausted = |full| Rejection::Exhausted { full, retry_after_ms: 250 };
+        let doubt = Doubt {
+            fence: 3,
+            owner: "w1".into(),
+            began_at: Timestamp(1),
+            since: Timestamp(2),
+            cause: DoubtCause::LeaseExpired,
+        };
+        let pointer = Pointer {
+            name: PointerName {
+                dataset: "d".into(),
+                version: "v".into(),
+                partition_key: "p".into(),
+            },
+            location: "s3://bucket/p".into(),
+            checksum: None,
+            committed_at: Timestamp(5),
+            message: MessageId {
+                restore: 0,
+                shard: ShardId(0),
+                topic: TopicId(1),
+                lane: Lane::of(0),
+                offset: 7,
+            },
+            group: "g".into(),
+            attempt: 1,
+        };
+        let stale_fence =
+            Rejection::StaleFence { state: EffectState::InDoubt, fence: 1, current: 2 };
+        let part = |part, why| Rejection::InPart { part, index: 3, why: Box::new(why) };
+        vec![
+            Rejection::Invalid { field: "lease_ms".into(), why: "is 250 to 43200000".into() },
+            Rejection::DeadlinePassed,
+            Rejection::NotFound(Missing::Topic),
+            Rejection::NotFound(Missing::Pointer),
+            Rejection::TopicExists { topic: TopicId(1) },
+            Rejection::NotOwner,
+            Rejection::NotDelivered,
+            Rejection::TokenRequired,
+            Rejection::StaleLease { state: Stale::Leased, attempt: 1, current: Some(2) },
+            Rejection::StaleLease { state: Stale::Gone, attempt: 1, current: None },
+            stale_fence.clone(),
+            Rejection::InProgress { fence: 1, owner: "".into(), retry_after_ms: 10 },
+            Rejection::Parked { doubt: Box::new(doubt), retry_after_ms: 10 },
+            Rejection::RequestConflict,
+            Rejection::OutcomeConflict,
+            Rejection::CommitConflict,
+            part(Part::Effects, stale_fence),
+            part(Part::Produce, exhausted(Full::Outbox)),
+            part(Part::Pointers, Rejection::PointerExists(Box::new(pointer.clone()))),
+            Rejection::PointerExists(Box::new(pointer)),
+            Rejection::Unfinished(vec!["charge".into()]),
+            Rejection::NotInDoubt(EffectState::Succeeded),
+            Rejection::EffectsExpired,
+            Rejection::Undeliverable,
+            Rejection::HasConsumers,
+            Rejection::DeadLetterTopic,
+            Rejection::TooLarge { field: "value".into(), limit: 1, size: 2 },
+            Rejection::KeyConflict,
+            exhausted(Full::Messages(Some("g".into()))),
+            exhausted(Full::Bytes(None)),
+            exhausted(Full::Storage),
+            exhausted(Full::Topics { limit: 1 }),
+            exhausted(Full::Cursors { limit: 1 }),
+            Rejection::Poisonous,
+            Rejection::Damaged { row: "log/1".into() },
+        ]
+    }
+
+    /// The name of the variant, as it is serialized.
+    fn variant(rejection: &Rejection) -> String {
+        match serde_json::to_value(rejection).expect("rejections serialize") {
+            Value::String(name) => name,
+            Value::Object(fields) => fields.keys().next().expect("one key").clone(),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn every_rejection_is_an_error_that_the_document_describes() {
+        // An unknown variant is answered with the names of all.
+        let unknown = serde_json::from_value::<Rejection>(json!("unknown")).expect_err("unknown");
+        let all: BTreeSet<String> =
+            unknown.to_string().split('`').skip(3).step_by(2).map(str::to_owned).collect();
+        let tried: BTreeSet<String> = examples().iter().map(variant).collect();
+        assert_eq!(tried, all);
+
+        let document = crate::http::document();
+        for rejection in examples() {
+            let error = ApiError::from(rejection).0;
+            let schema = json!({
+                "$ref": format!("#/components/schemas/{}", error.code().schema_name()),
+                "components": document["components"],
+                "unevaluatedProperties": false,
+            });
+            let body = serde_json::to_value(&error).expect("errors serialize");
+            jsonschema::validate(&schema, &body).unwrap_or_else(|why| panic!("{body}: {why}"));
+        }
+    }
+}

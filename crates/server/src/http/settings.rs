@@ -1,0 +1,136 @@
+//! Settings of the wire and of the core.
+
+use driftq_api::number::{
+    BacklogLimit, BackoffMs, DedupeTtlMs, DlqRetentionMs, EffectTtlMs, GroupIdleMs, LeaseMs,
+    MaxAttempts, MaxInFlight, MaxOpen, RetentionBytes, RetentionMs,
+};
+use driftq_api::settings::{self as wire, Patch, TopicRetryPolicy};
+use driftq_api::words;
+use driftq_core::{RetryPolicy, SettingName, Settings, SettingsChange};
+
+use super::words::{ToCore, ToWire};
+
+/// A setting of the wire that has a value in the core.
+trait Setting<Core> {
+    fn to_core(self) -> Core;
+    fn of_core(core: &Core) -> Self;
+}
+
+macro_rules! numbers {
+    ($($wire:ident: $core:ty),*) => {$(
+        impl Setting<$core> for $wire {
+            fn to_core(self) -> $core {
+                self.get()
+            }
+
+            fn of_core(core: &$core) -> $wire {
+                $wire::stored(*core)
+            }
+        }
+    )*};
+}
+
+numbers! {
+    LeaseMs: u64, MaxInFlight: u32, MaxOpen: u32, BacklogLimit: u64, RetentionMs: u64, RetentionBytes: u64,
+    DlqRetentionMs: u64, DedupeTtlMs: u64, EffectTtlMs: u64, GroupIdleMs: u64, BackoffMs: u64, MaxAttempts: i32
+}
+
+macro_rules! words {
+    ($($word:ident),*) => {$(
+        impl Setting<driftq_core::$word> for words::$word {
+            fn to_core(self) -> driftq_core::$word {
+                self.core()
+            }
+
+            fn of_core(core: &driftq_core::$word) -> words::$word {
+                core.wire()
+            }
+        }
+    )*};
+}
+
+words! { Keyless, OnDoubt }
+
+impl Setting<driftq_core::Groups> for words::GroupsWord {
+    fn to_core(self) -> driftq_core::Groups {
+        self.core()
+    }
+
+    fn of_core(core: &driftq_core::Groups) -> words::GroupsWord {
+        core.wire()
+    }
+}
+
+impl Setting<bool> for bool {
+    fn to_core(self) -> bool {
+        self
+    }
+
+    fn of_core(core: &bool) -> bool {
+        *core
+    }
+}
+
+impl<Wire: Setting<Core>, Core> Setting<Option<Core>> for Option<Wire> {
+    fn to_core(self) -> Option<Core> {
+        self.map(Wire::to_core)
+    }
+
+    fn of_core(core: &Option<Core>) -> Option<Wire> {
+        core.as_ref().map(Wire::of_core)
+    }
+}
+
+impl Setting<RetryPolicy> for TopicRetryPolicy {
+    fn to_core(self) -> RetryPolicy {
+        RetryPolicy {
+            max_attempts: self.max_attempts.to_core(),
+            backoff_ms: self.backoff_ms.to_core(),
+            max_backoff_ms: self.max_backoff_ms.to_core(),
+        }
+    }
+
+    fn of_core(core: &RetryPolicy) -> TopicRetryPolicy {
+        TopicRetryPolicy {
+            max_attempts: Setting::of_core(&core.max_attempts),
+            backoff_ms: Setting::of_core(&core.backoff_ms),
+            max_backoff_ms: Setting::of_core(&core.max_backoff_ms),
+        }
+    }
+}
+
+macro_rules! settings {
+    (values { $($value:ident),* } nullable { $($nullable:ident),* }) => {
+        /// The settings of a topic in a response.
+        pub(super) fn wire(settings: &Settings) -> wire::Settings {
+            wire::Settings {
+                $($value: Setting::of_core(&settings.$value),)*
+                $($nullable: Setting::of_core(&settings.$nullable),)*
+            }
+        }
+
+        /// The settings that a request changes.
+        pub(super) fn change(patch: wire::SettingsPatch) -> SettingsChange {
+            let mut change = SettingsChange::default();
+            $(match patch.$value {
+                Patch::Keep => {}
+                Patch::Reset => change.reset.extend(SettingName::of(stringify!($value))),
+                Patch::Set(value) => change.set.$value = Some(value.to_core()),
+            })*
+            $(match patch.$nullable {
+                Patch::Keep => {}
+                Patch::Reset => change.reset.extend(SettingName::of(stringify!($nullable))),
+                Patch::Set(value) => change.set.$nullable = Some(Some(value.to_core())),
+            })*
+            change
+        }
+    };
+}
+
+settings! {
+    values {
+        lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms,
+        retention_bytes, dedupe_ttl_ms, effect_ttl_ms, keyless, require_token, groups, history
+    }
+    nullable { dlq_retention_ms, on_doubt, group_idle_ms }
+}
