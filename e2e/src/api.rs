@@ -91,9 +91,10 @@ impl Api {
         let response = request.send().await.with_context(|| what.clone())?;
         let status = response.status().as_u16();
         let bytes = response.bytes().await.with_context(|| what.clone())?;
-        let body = match bytes.is_empty() {
-            true => Value::Null,
-            false => serde_json::from_slice(&bytes).with_context(|| what)?,
+        let body = if bytes.is_empty() {
+            Value::Null
+        } else {
+            serde_json::from_slice(&bytes).with_context(|| what)?
         };
         Ok(Reply { status, body })
     }

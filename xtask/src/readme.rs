@@ -276,9 +276,12 @@ impl<'a> Reader<'a> {
 
     /// Runs commands one after the other in one shell, and compares what each printed.
     fn type_in(&self, lines: &[Line]) -> anyhow::Result<()> {
-        let typed = |line: &Line| match line.is_refused() {
-            true => format!("if {}\nthen exit 1; fi", line.command),
-            false => line.command.clone(),
+        let typed = |line: &Line| {
+            if line.is_refused() {
+                format!("if {}\nthen exit 1; fi", line.command)
+            } else {
+                line.command.clone()
+            }
         };
         let commands = lines.iter().map(|line| format!("printf '{MARK}'\n{}\n", typed(line)));
         let script = format!("set -euo pipefail\nexec 2>&1\n{}", commands.collect::<String>());

@@ -253,9 +253,10 @@ impl<'a> Judge<'_, 'a> {
     fn sender(&self, going: &Going) -> Option<NameId> {
         let commit = self.commits.get(&going.body)?;
         let places = &self.story.places;
-        match going.is_onward {
-            true => Some(send_of(commit, going.body)?.topic),
-            false => Some(places.topic_of(places.cursor_of(commit.settle.entry))),
+        if going.is_onward {
+            Some(send_of(commit, going.body)?.topic)
+        } else {
+            Some(places.topic_of(places.cursor_of(commit.settle.entry)))
         }
     }
 
@@ -300,16 +301,15 @@ impl<'a> Judge<'_, 'a> {
         let (entry, letter) = (commit.settle.entry, told.letter);
         let is_onward = self.last_way(body).is_some_and(|going| going.is_onward);
         let send = send_of(commit, body);
-        let is_from_there = match is_onward {
-            true => send.is_some_and(|send| places.names.key(send.topic) == &*letter.topic),
-            false => {
-                let (lane, offset) = places.positions.key(places.position_of(entry));
-                let (topic, partition) = places.lanes.key(lane);
-                // What the reader of a dead letter sends comes back to the topic of that letter.
-                let topic = places.names.key(topic);
-                let topic = topic.strip_prefix("dlq.").unwrap_or(topic);
-                (&*letter.topic, letter.partition, letter.offset) == (topic, partition, offset)
-            }
+        let is_from_there = if is_onward {
+            send.is_some_and(|send| places.names.key(send.topic) == &*letter.topic)
+        } else {
+            let (lane, offset) = places.positions.key(places.position_of(entry));
+            let (topic, partition) = places.lanes.key(lane);
+            // What the reader of a dead letter sends comes back to the topic of that letter.
+            let topic = places.names.key(topic);
+            let topic = topic.strip_prefix("dlq.").unwrap_or(topic);
+            (&*letter.topic, letter.partition, letter.offset) == (topic, partition, offset)
         };
         let group = places.names.key(places.group_of(places.cursor_of(entry)));
         let is_of_its_group = *letter.group == *group || letter.group.is_empty();

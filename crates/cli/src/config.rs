@@ -121,8 +121,9 @@ pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
 
 /// A fault and its place. Flags and variables name their key themselves.
 fn at(place: &str, key: &str, why: &str) -> String {
-    match place.starts_with("--") || place.starts_with("DRIFTQ_") {
-        true => format!("{place}: {why}"),
-        false => format!("{place}: `{key}`: {why}"),
+    if place.starts_with("--") || place.starts_with("DRIFTQ_") {
+        format!("{place}: {why}")
+    } else {
+        format!("{place}: `{key}`: {why}")
     }
 }

@@ -47,9 +47,10 @@ impl Explain {
     fn query(self) -> Result<Vec<(&'static str, String)>, Failure> {
         if let Some(name) = self.name {
             // No topic has a slash in its name, and every scope has.
-            let mut query = match self.what.contains('/') {
-                true => vec![("scope", self.what), ("key", name)],
-                false => vec![("topic", self.what), ("group", name)],
+            let mut query = if self.what.contains('/') {
+                vec![("scope", self.what), ("key", name)]
+            } else {
+                vec![("topic", self.what), ("group", name)]
             };
             query.extend(self.tenant_id.map(|tenant| ("tenant_id", tenant)));
             return Ok(query);
@@ -65,9 +66,10 @@ impl Explain {
             return Ok(vec![("token", self.what)]);
         }
         let what = &self.what;
-        let or = match what.contains('/') {
-            true => format!("an effect: driftq explain {what} KEY"),
-            false => format!("a group: driftq explain {what} GROUP"),
+        let or = if what.contains('/') {
+            format!("an effect: driftq explain {what} KEY")
+        } else {
+            format!("a group: driftq explain {what} GROUP")
         };
         Err(Failure::Usage(format!(
             "`{what}` names no message: write m_..., lt_... or TOPIC/PARTITION/OFFSET; or ask about {or}"

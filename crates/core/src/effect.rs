@@ -70,10 +70,10 @@ pub struct EffectName {
 
 /// Refuses what is no key.
 pub(crate) fn check_key(key: &str) -> Result<(), Rejection> {
-    match (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control)
-    {
-        true => Ok(()),
-        false => Err(Rejection::invalid("key", "is 1 to 255 bytes without control characters")),
+    if (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        Err(Rejection::invalid("key", "is 1 to 255 bytes without control characters"))
     }
 }
 

@@ -11,13 +11,14 @@ pub(crate) fn check_name(
     let fits = name.len() <= bytes_max
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-    match fits {
-        true => Ok(()),
-        false => Err(Rejection::invalid(
+    if fits {
+        Ok(())
+    } else {
+        Err(Rejection::invalid(
             field,
             format!(
                 "must be 1 to {bytes_max} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
             ),
-        )),
+        ))
     }
 }

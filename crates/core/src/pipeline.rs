@@ -358,9 +358,10 @@ impl Pipeline {
     /// Chores that may take reads: those whose reads are known wait for them, the others are decided at once.
     fn decide_chores(&mut self, open: &mut Opened) {
         for command in self.shard.commands(self.now) {
-            match self.shard.reads(&command).is_empty() {
-                true => self.decide_own(open, command),
-                false => self.arrive(None, command),
+            if self.shard.reads(&command).is_empty() {
+                self.decide_own(open, command)
+            } else {
+                self.arrive(None, command)
             }
         }
     }
@@ -398,10 +399,7 @@ impl Pipeline {
     }
 
     fn decide_item(&mut self, open: &mut Opened, item: Item) {
-        let answers = match self.answers.is_empty() {
-            true => None,
-            false => self.answers.remove(&item.id),
-        };
+        let answers = if self.answers.is_empty() { None } else { self.answers.remove(&item.id) };
         let rows = answers.as_ref().map_or(&[][..], |answers| &answers.rows);
         let found = Found::new(rows, &self.overlay);
         open.commands += 1;

@@ -212,10 +212,7 @@ impl TokenKeys {
         // Decoding ignores trailing bytes. The signed bytes of a version 1 effect token followed by `et_` carry
         // a valid MAC of a lease token, whose fields would be the first bytes of the effect's record hash.
         let encoded = postcard::to_stdvec(&token).expect("a token has only plain fields");
-        match encoded == fields {
-            true => Ok(token),
-            false => Err(NotAToken),
-        }
+        if encoded == fields { Ok(token) } else { Err(NotAToken) }
     }
 }
 

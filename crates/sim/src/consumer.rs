@@ -375,14 +375,15 @@ impl World {
 
     pub(crate) fn settle(&mut self, client: usize, taken: &Taken, verb: Verb, by_owner: bool) {
         let me = worker(self, client);
-        let claim = match by_owner {
-            false => Claim::Token(taken.token.clone(), None),
-            true => Claim::Owner {
+        let claim = if !by_owner {
+            Claim::Token(taken.token.clone(), None)
+        } else {
+            Claim::Owner {
                 name: me.name.clone(),
                 partition: taken.lease.partition,
                 offset: taken.lease.offset,
                 owner: me.owner.clone(),
-            },
+            }
         };
         let reason: Option<Text> = self.rng.bool().then(|| "it broke".into());
         let nack =
@@ -401,12 +402,11 @@ impl World {
         }
         let lease = taken.lease.clone();
         let is_ack = matches!(verb, Verb::Ack);
-        let op = match by_owner || taken.token.restore == self.restore {
-            true => Op::Settle { lease, verb, by_owner },
-            false => {
-                self.stats.saw("lease from before a restore presented");
-                Op::Outdated
-            }
+        let op = if by_owner || taken.token.restore == self.restore {
+            Op::Settle { lease, verb, by_owner }
+        } else {
+            self.stats.saw("lease from before a restore presented");
+            Op::Outdated
         };
         let ticket = self.call(client, op, command);
         if is_ack {

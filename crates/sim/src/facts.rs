@@ -197,10 +197,8 @@ impl Facts {
 
     /// The name of a topic of a shard, if it exists.
     pub(crate) fn topic_called(&self, shard: ShardId, topic: TopicId) -> Option<Name> {
-        let numbers = match shard == self.shard {
-            true => Some(&self.here),
-            false => self.elsewhere.get(&shard),
-        };
+        let numbers =
+            if shard == self.shard { Some(&self.here) } else { self.elsewhere.get(&shard) };
         Some(numbers?.topics.get(&topic)?.name.clone())
     }
 

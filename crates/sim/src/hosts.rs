@@ -301,16 +301,17 @@ impl World {
                 self.later(back, Happening::Host(id, renewed));
             }
             Request::Claim { shard, epoch } => {
-                let claimed = match self.hosts.is_cut(id, now) {
-                    true => None,
-                    false => match self.claim(id, shard, epoch) {
+                let claimed = if self.hosts.is_cut(id, now) {
+                    None
+                } else {
+                    match self.claim(id, shard, epoch) {
                         Ok(claimed) => claimed,
                         Err(Locked) => {
                             self.stats.saw("claim waited for a commit");
                             let again = Happening::Host(id, HostEvent::Ask(request));
                             return self.later(LOCK_LOOK_MS, again);
                         }
-                    },
+                    }
                 };
                 let is_unheard = claimed.is_some() && self.rng.u32(0..30) == 0;
                 if is_unheard {

@@ -210,17 +210,19 @@ impl World {
 
     fn finish_effect(&mut self, client: usize, held: &Held, said: &Said) {
         let (history::Finish { right, status, outcome }, finish) = said.of(held);
-        let op = match held.token.restore == self.restore {
-            true => Op::Finish { right: Box::new(right), status, outcome },
-            false => Op::Outdated,
+        let op = if held.token.restore == self.restore {
+            Op::Finish { right: Box::new(right), status, outcome }
+        } else {
+            Op::Outdated
         };
         self.call(client, op, Command::Finish(Box::new(finish)));
     }
 
     fn extend_effect(&mut self, client: usize, held: &Held, lease_ms: Option<u64>) {
-        let op = match held.token.restore == self.restore {
-            true => Op::ExtendEffect { right: Box::new(held.right.clone()) },
-            false => Op::Outdated,
+        let op = if held.token.restore == self.restore {
+            Op::ExtendEffect { right: Box::new(held.right.clone()) }
+        } else {
+            Op::Outdated
         };
         let extend = ExtendEffect { token: held.token.clone(), lease_ms };
         self.call(client, op, Command::ExtendEffect(Box::new(extend)));

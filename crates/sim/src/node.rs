@@ -278,10 +278,10 @@ impl World {
         let sessions = node.connections.values().map(|connection| {
             let (due, stalled_until) =
                 (connection.session.next_deadline().0, connection.stalled_until);
-            match connection.session.is_empty() || stalled_until <= world_now {
-                true => due.max(stalled_until),
-                // Nobody takes what waits there: it goes back in time.
-                false => due.max(world_now + STALL_LOOK_MS),
+            if connection.session.is_empty() || stalled_until <= world_now {
+                due.max(stalled_until)
+            } else {
+                due.max(world_now + STALL_LOOK_MS)
             }
         });
         let session_at = sessions.min().unwrap_or(u64::MAX);

@@ -43,9 +43,10 @@ impl World {
             }
             _ => {
                 let group = self.some_group();
-                let command = match self.rng.bool() {
-                    true => Command::WouldDeleteGroup(group),
-                    false => Command::WouldDeleteTopic(group.topic),
+                let command = if self.rng.bool() {
+                    Command::WouldDeleteGroup(group)
+                } else {
+                    Command::WouldDeleteTopic(group.topic)
                 };
                 self.begin(client, Task::Look, Op::Look, command);
             }

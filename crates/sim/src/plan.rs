@@ -78,12 +78,11 @@ pub(crate) struct TopicPlan {
 pub(crate) fn topics(rng: &mut fastrand::Rng, shape: Shape) -> Vec<TopicPlan> {
     // In some runs idle groups are deleted at the moment at which messages are trimmed.
     let is_together = rng.u32(0..3) == 0;
-    let (idle_ms, retention_ms) = match is_together {
-        true => (Some(Some(60_000)), 60_000),
-        false => {
-            let idle_ms = (rng.u32(0..4) != 0).then(|| Some(rng.u64(60_000..70_000)));
-            (idle_ms, rng.u64(0..60_000))
-        }
+    let (idle_ms, retention_ms) = if is_together {
+        (Some(Some(60_000)), 60_000)
+    } else {
+        let idle_ms = (rng.u32(0..4) != 0).then(|| Some(rng.u64(60_000..70_000)));
+        (idle_ms, rng.u64(0..60_000))
     };
     let retry_policy = Some(RetryPolicy {
         max_attempts: rng.i32(3..6),

@@ -132,10 +132,7 @@ impl Memory {
     ) -> Result<T, EngineError> {
         let mut shards = self.lock();
         let rows = shards.entry(ownership.shard).or_default();
-        match rows.epoch == ownership.epoch {
-            true => Ok(act(rows)),
-            false => Err(EngineError::Fenced),
-        }
+        if rows.epoch == ownership.epoch { Ok(act(rows)) } else { Err(EngineError::Fenced) }
     }
 }
 
@@ -262,9 +259,10 @@ impl Rows {
     }
 
     fn unless_locked(&self) -> Result<(), EngineError> {
-        match self.is_locked {
-            true => Err(EngineError::Unknown("a commit is under way".to_owned())),
-            false => Ok(()),
+        if self.is_locked {
+            Err(EngineError::Unknown("a commit is under way".to_owned()))
+        } else {
+            Ok(())
         }
     }
 

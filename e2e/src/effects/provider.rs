@@ -149,9 +149,10 @@ async fn told(
     State(provider): State<Provider>,
     Json(charge): Json<Charge>,
 ) -> Result<Json<String>, StatusCode> {
-    match provider.meets(charge.order, Fate::KilledTold) {
-        true => kill(charge.worker).await,
-        false => Ok(Json(String::new())),
+    if provider.meets(charge.order, Fate::KilledTold) {
+        kill(charge.worker).await
+    } else {
+        Ok(Json(String::new()))
     }
 }
 

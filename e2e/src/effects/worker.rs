@@ -136,8 +136,5 @@ impl Worker {
 /// Somebody else may have it by now, who says the rest. Any other refusal is a mistake of this program.
 fn accepted_or_stale((status, answer): &(StatusCode, Value)) -> anyhow::Result<()> {
     let is_stale = matches!(answer["error"].as_str(), Some("STALE_LEASE" | "STALE_FENCE"));
-    match status.is_success() || is_stale {
-        true => Ok(()),
-        false => bail!("refused with {status}: {answer}"),
-    }
+    if status.is_success() || is_stale { Ok(()) } else { bail!("refused with {status}: {answer}") }
 }

@@ -174,9 +174,12 @@ fn spoil_text(mut text: String, rng: &mut Rng) -> Vec<u8> {
 }
 
 fn spoil_query(pairs: &mut Vec<(String, String)>, rng: &mut Rng) {
-    let coded = |text: String| match text.is_ascii() && !text.contains([' ', '\0', '\u{7f}']) {
-        true => text,
-        false => text.bytes().map(|byte| format!("%{byte:02x}")).collect(),
+    let coded = |text: String| {
+        if text.is_ascii() && !text.contains([' ', '\0', '\u{7f}']) {
+            text
+        } else {
+            text.bytes().map(|byte| format!("%{byte:02x}")).collect()
+        }
     };
     let (name, value) = (coded(odd_text(rng)), coded(odd_text(rng)));
     if pairs.is_empty() {

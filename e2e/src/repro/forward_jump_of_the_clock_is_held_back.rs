@@ -70,9 +70,10 @@ async fn produce(scene: &Scene) -> anyhow::Result<bool> {
 
 /// What is wrong while a jump is held back.
 async fn held(scene: &Scene, when: &str) -> anyhow::Result<Vec<String>> {
-    Ok(match produce(scene).await? {
-        true => Vec::new(),
-        false => vec![format!("{when} the key is forgotten")],
+    Ok(if produce(scene).await? {
+        Vec::new()
+    } else {
+        vec![format!("{when} the key is forgotten")]
     })
 }
 

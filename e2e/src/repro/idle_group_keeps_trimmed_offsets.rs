@@ -55,9 +55,10 @@ async fn settle_ten(scene: &Scene, nacked: Option<u64>) -> anyhow::Result<()> {
         let more = scene.receive("t", 10, 3_000).await?;
         anyhow::ensure!(!more.is_empty(), "the messages are not delivered");
         for delivery in &more {
-            match delivery["offset"].as_u64() == nacked {
-                true => scene.settle("nack", delivery, json!({ "delay_ms": 604_800_000 })).await?,
-                false => scene.settle("ack", delivery, json!({})).await?,
+            if delivery["offset"].as_u64() == nacked {
+                scene.settle("nack", delivery, json!({ "delay_ms": 604_800_000 })).await?
+            } else {
+                scene.settle("ack", delivery, json!({})).await?
             }
         }
         count += more.len();

@@ -93,11 +93,10 @@ async fn main() -> anyhow::Result<()> {
     let took = began.elapsed().as_secs_f64();
     println!("repro: {kept} kept, {broken} broken, {failed_to_run} not run, {took:.0} s");
     anyhow::ensure!(kept + broken > 0 && failed_to_run == 0, "not every scenario ran");
-    match expects_failures {
-        true => {
-            anyhow::ensure!(kept == 0, "a scenario does not fail on the binary that it is about")
-        }
-        false => anyhow::ensure!(broken == 0, "a promise is broken"),
+    if expects_failures {
+        anyhow::ensure!(kept == 0, "a scenario does not fail on the binary that it is about")
+    } else {
+        anyhow::ensure!(broken == 0, "a promise is broken")
     }
     Ok(())
 }

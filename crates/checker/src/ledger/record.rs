@@ -245,9 +245,10 @@ impl<'a> Judge<'_, 'a> {
     ) {
         let (right, outcome) = (&record.right, record.outcome.as_ref());
         let fence = right.fence;
-        let is_said = match record.resolved {
-            true => self.resolves.contains(&(effect, fence, status, outcome)),
-            false => self.finishes.contains(&(effect, right.life, fence, status, outcome)),
+        let is_said = if record.resolved {
+            self.resolves.contains(&(effect, fence, status, outcome))
+        } else {
+            self.finishes.contains(&(effect, right.life, fence, status, outcome))
         };
         if !is_said {
             let says = format_args!(

@@ -140,9 +140,10 @@ impl<'a> Model<'_, 'a> {
                 let only = message.put.for_group;
                 let is_for_another = only.is_some_and(|only| only != places.group_of(cursor))
                     || self.is_dropped(cursor, shown.offset);
-                match shown.offset < self.cursors[cursor].next || is_for_another {
-                    true => is_settled,
-                    false => shown.state == ShownState::Ready,
+                if shown.offset < self.cursors[cursor].next || is_for_another {
+                    is_settled
+                } else {
+                    shown.state == ShownState::Ready
                 }
             }
             State::Leased { .. } => {

@@ -259,9 +259,10 @@ impl<'a> Model<'_, 'a> {
     /// So many counted attempts are all that the policy allows. One that was lowered since allows fewer.
     pub(super) fn is_exhausted(&self, message: &Message<'a>, spent: u32) -> bool {
         let max = self.retry_of(message).max_attempts;
-        match message.put.stored.follows_topic {
-            true => max.is_some_and(|max| max <= spent) || self.was_exhausted(message, spent),
-            false => max == Some(spent),
+        if message.put.stored.follows_topic {
+            max.is_some_and(|max| max <= spent) || self.was_exhausted(message, spent)
+        } else {
+            max == Some(spent)
         }
     }
 

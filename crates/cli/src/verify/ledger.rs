@@ -30,9 +30,10 @@ pub(super) fn check(mut file: impl BufRead) -> anyhow::Result<Ledger> {
             break;
         }
         ledger.line = number;
-        let read = match is_over {
-            true => Err(anyhow::anyhow!("there is more after the last line")),
-            false => ledger.read(&line, &all),
+        let read = if is_over {
+            Err(anyhow::anyhow!("there is more after the last line"))
+        } else {
+            ledger.read(&line, &all)
         };
         is_over = read.with_context(|| format!("line {number}"))?;
         all.update(&line);

@@ -27,10 +27,7 @@ impl ClusterView {
             return Err(Unfit::NoNode);
         }
         let mut others = self.nodes.iter().filter(|(id, _)| **id != node);
-        match others.any(|(_, view)| view.takes()) {
-            true => Ok(()),
-            false => Err(Unfit::LastNode),
-        }
+        if others.any(|(_, view)| view.takes()) { Ok(()) } else { Err(Unfit::LastNode) }
     }
 
     /// Whether a node may be told to take shards again.

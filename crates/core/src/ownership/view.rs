@@ -146,10 +146,8 @@ impl Shown {
         if !all_understand(RULES_PUT) {
             shards.iter_mut().for_each(|held| held.put = None);
         }
-        let token_version = match all_understand(RULES_TOKEN_V2) {
-            true => TokenVersion::V2,
-            false => TokenVersion::V1,
-        };
+        let token_version =
+            if all_understand(RULES_TOKEN_V2) { TokenVersion::V2 } else { TokenVersion::V1 };
         ClusterView { nodes, shards, token_version }
     }
 

@@ -14,10 +14,7 @@ pub(crate) fn effect_hash(name: &EffectName) -> Hash16 {
 
 pub(super) fn put_effect(effect: &EffectRow) -> Row {
     let expires = effect.expires;
-    let bucket = match expires == Timestamp::MAX {
-        true => UNENDING + effect.born.0,
-        false => expires.0,
-    };
+    let bucket = if expires == Timestamp::MAX { UNENDING + effect.born.0 } else { expires.0 };
     let hash = effect_hash(&effect.name);
     Row {
         key: Key::Record { kind: RecordKind::Effect, hash },

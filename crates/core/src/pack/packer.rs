@@ -449,9 +449,10 @@ fn sweep_rows(sweep: &Sweep, touched: &mut Touched<'_>) {
                 dataset[0] = of << 4;
                 Key::Pointer { topic, dataset, partition_key: Text::default() }
             };
-            let next = match of + 1 < POINTER_PARTS {
-                true => first(topic, of + 1),
-                false => first(TopicId(topic.0 + 1), 0),
+            let next = if of + 1 < POINTER_PARTS {
+                first(topic, of + 1)
+            } else {
+                first(TopicId(topic.0 + 1), 0)
             };
             range(first(topic, of), next);
         }

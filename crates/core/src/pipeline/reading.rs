@@ -132,9 +132,10 @@ impl Pipeline {
 
     /// Reserves the bytes of a read that is wanted. If it is not, the next consumer asks again.
     fn is_reserved(&mut self, want: &Want, bytes: u64, is_wanted: bool) -> bool {
-        match is_wanted {
-            true => self.asking.reserved += bytes,
-            false => self.shard.loaded(want),
+        if is_wanted {
+            self.asking.reserved += bytes
+        } else {
+            self.shard.loaded(want)
         }
         is_wanted
     }
@@ -164,9 +165,10 @@ impl Pipeline {
                     self.answers.insert(item, answers);
                     if let Some(item) = self.aside.remove(&item) {
                         let item = Item { waits: false, ..item };
-                        match item.command.is_settle() {
-                            true => self.settles.push_front(item),
-                            false => self.others.push_front(item),
+                        if item.command.is_settle() {
+                            self.settles.push_front(item)
+                        } else {
+                            self.others.push_front(item)
                         }
                     }
                 }

@@ -32,11 +32,10 @@ pub(super) fn storage_low(is_low: bool) -> Decision {
 impl Shard {
     /// Refuses what would be stored anew while the storage is nearly full.
     pub(super) fn check_storage(&self) -> Result<(), Rejection> {
-        match self.live.storage_low {
-            true => {
-                Err(Rejection::Exhausted { full: Full::Storage, retry_after_ms: RETRY_AFTER_MS })
-            }
-            false => Ok(()),
+        if self.live.storage_low {
+            Err(Rejection::Exhausted { full: Full::Storage, retry_after_ms: RETRY_AFTER_MS })
+        } else {
+            Ok(())
         }
     }
 

@@ -115,9 +115,10 @@ impl Shard {
         }
         let mut effects = self.effects_under(now, &held, found)?;
         let concluded = conclude(now, commit, &mut effects, self.config.restore)?;
-        let message = match has_message(commit) {
-            true => Some(self.message_at(held.topic.row.id, held.lane, held.offset, found)?),
-            false => None,
+        let message = if has_message(commit) {
+            Some(self.message_at(held.topic.row.id, held.lane, held.offset, found)?)
+        } else {
+            None
         };
         let mut decision = self.produced(now, commit, &held, message.as_deref(), found)?;
         if let Some(message) = &message {

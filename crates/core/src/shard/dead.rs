@@ -48,9 +48,10 @@ impl Shard {
                 Err(refusal) => return Err(refusal),
             }
         }
-        match needs.is_empty() {
-            true => Ok(Decision::reply(Reply::DeadLetters(Box::new(dead)))),
-            false => Err(needs.into()),
+        if needs.is_empty() {
+            Ok(Decision::reply(Reply::DeadLetters(Box::new(dead))))
+        } else {
+            Err(needs.into())
         }
     }
 
@@ -61,10 +62,8 @@ impl Shard {
         values: bool,
         found: &Found<'_>,
     ) -> Result<DeadLetter, Refusal> {
-        let message = match values {
-            true => Some(self.message_at(dlq, row.lane, row.offset, found)?),
-            false => None,
-        };
+        let message =
+            if values { Some(self.message_at(dlq, row.lane, row.offset, found)?) } else { None };
         let id = self.message_id(dlq, row.lane, row.offset).under(row.restore);
         Ok(DeadLetter { id, row, message })
     }

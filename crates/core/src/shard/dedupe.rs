@@ -86,9 +86,10 @@ impl<'a> Keyed<'a> {
         taken_by: &[u8; 16],
         receipt: &Receipt,
     ) -> Result<Receipt, Rejection> {
-        match *taken_by == content(produce) {
-            true => Ok(Receipt { deduplicated: true, ..receipt.clone() }),
-            false => Err(Rejection::KeyConflict),
+        if *taken_by == content(produce) {
+            Ok(Receipt { deduplicated: true, ..receipt.clone() })
+        } else {
+            Err(Rejection::KeyConflict)
         }
     }
 
@@ -140,9 +141,10 @@ impl Shard {
             receipt: receipt.clone(),
             expires,
         };
-        let kept_until = match keyed.kind == RecordKind::Routed {
-            true => expires.max(now).after(ROUTED_KEPT_MS),
-            false => expires,
+        let kept_until = if keyed.kind == RecordKind::Routed {
+            expires.max(now).after(ROUTED_KEPT_MS)
+        } else {
+            expires
         };
         let record = Record {
             kind: keyed.kind,

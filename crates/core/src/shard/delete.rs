@@ -47,10 +47,7 @@ impl Shard {
 
     fn deletable(&self, name: &TopicName) -> Result<&Topic, Rejection> {
         let topic = self.topic_named(name)?;
-        match topic.is_dlq() {
-            true => Err(Rejection::DeadLetterTopic),
-            false => Ok(topic),
-        }
+        if topic.is_dlq() { Err(Rejection::DeadLetterTopic) } else { Ok(topic) }
     }
 
     /// A topic and what goes with it.

@@ -312,9 +312,10 @@ impl<'a> Run<'a> {
         if !is_wanted || is_asked || !self.has_room() {
             return;
         }
-        match self.shard.reads_enough(self.group) {
-            true => self.unread = true,
-            false => self.decision.notes.push(Note::Loading(want)),
+        if self.shard.reads_enough(self.group) {
+            self.unread = true
+        } else {
+            self.decision.notes.push(Note::Loading(want))
         }
     }
 

@@ -105,9 +105,10 @@ impl Shard {
                 (topic.ok_or(Rejection::NotFound(Missing::Message))?, id.lane, id.offset)
             }
         };
-        match offset < topic.lane(lane).high {
-            true => Ok(Some(Subject { topic, lane, offset })),
-            false => Err(Rejection::NotFound(Missing::Message)),
+        if offset < topic.lane(lane).high {
+            Ok(Some(Subject { topic, lane, offset }))
+        } else {
+            Err(Rejection::NotFound(Missing::Message))
         }
     }
 

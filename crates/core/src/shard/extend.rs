@@ -34,8 +34,9 @@ impl Shard {
 }
 
 pub(super) fn check_lease(lease_ms: u64) -> Result<(), Rejection> {
-    match (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
-        true => Ok(()),
-        false => Err(Rejection::invalid("lease_ms", "is 250 to 43200000")),
+    if (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
+        Ok(())
+    } else {
+        Err(Rejection::invalid("lease_ms", "is 250 to 43200000"))
     }
 }

@@ -27,9 +27,10 @@ impl Shard {
         if goes_at <= now {
             return (self.discarded(topic, group), again(None));
         }
-        let (changes, written) = match seen.since(group.row.seen) >= step_ms {
-            true => (vec![Change::Group(Box::new(GroupRow { seen, ..group.row.clone() }))], seen),
-            false => (Vec::new(), group.row.seen),
+        let (changes, written) = if seen.since(group.row.seen) >= step_ms {
+            (vec![Change::Group(Box::new(GroupRow { seen, ..group.row.clone() }))], seen)
+        } else {
+            (Vec::new(), group.row.seen)
         };
         // A step after the row, not after now: a reader may have come in the middle of a step.
         (changes, again(Some(if is_read { written.after(step_ms) } else { goes_at })))

@@ -87,8 +87,5 @@ impl Shard {
 /// Refuses what is no owner.
 pub(super) fn check_owner(owner: &str) -> Result<(), Rejection> {
     let fits = (1..=OWNER_BYTES_MAX).contains(&owner.len()) && !owner.chars().any(char::is_control);
-    match fits {
-        true => Ok(()),
-        false => Err(Rejection::invalid("owner", "is 1 to 255 printable bytes")),
-    }
+    if fits { Ok(()) } else { Err(Rejection::invalid("owner", "is 1 to 255 printable bytes")) }
 }

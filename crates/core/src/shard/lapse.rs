@@ -52,9 +52,10 @@ impl Shard {
         let entry = held.entry;
         let policy = entry.policy(&held.topic.settings);
         if !held.topic.is_dlq() {
-            let reason = match entry.is_past_deadline(now) {
-                true => Some(DeathReason::Deadline),
-                false => policy.is_exhausted_by(entry.spent).then_some(DeathReason::Exhausted),
+            let reason = if entry.is_past_deadline(now) {
+                Some(DeathReason::Deadline)
+            } else {
+                policy.is_exhausted_by(entry.spent).then_some(DeathReason::Exhausted)
             };
             if let Some(reason) = reason {
                 let last_error = Some("ack_timeout".into());
@@ -63,9 +64,10 @@ impl Shard {
                 return self.bury(now, &burial, effects, DoubtCause::LeaseExpired, found);
             }
         }
-        let wait_ms = match held.topic.is_dlq() {
-            true => policy.max_backoff_ms,
-            false => backoff_ms(policy, self.message_id_of(&held), entry.spent),
+        let wait_ms = if held.topic.is_dlq() {
+            policy.max_backoff_ms
+        } else {
+            backoff_ms(policy, self.message_id_of(&held), entry.spent)
         };
         let waiting = Entry {
             state: EntryState::Expired,

@@ -180,10 +180,7 @@ mod tests {
             let (mut is, mut model) = (OpenEntries::default(), BTreeMap::new());
             let attempt = |open: Option<Open>| open.map(|open| open.entry.attempt);
             for (offset, puts, number) in steps {
-                match puts {
-                    true => prop_assert_eq!(attempt(is.insert(offset, open(number))), model.insert(offset, number)),
-                    false => prop_assert_eq!(attempt(is.remove(offset)), model.remove(&offset)),
-                }
+                if puts { prop_assert_eq!(attempt(is.insert(offset, open(number))), model.insert(offset, number)) } else { prop_assert_eq!(attempt(is.remove(offset)), model.remove(&offset)) }
             }
             let all: Vec<_> = is.iter().map(|(offset, open)| (offset, open.entry.attempt)).collect();
             prop_assert_eq!(all, model.clone().into_iter().collect::<Vec<_>>());

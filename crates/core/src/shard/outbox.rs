@@ -65,11 +65,10 @@ impl Shard {
     /// More than this is not put on its way to one shard.
     pub(super) fn check_outbox(&self, target: ShardId, beside: &Beside) -> Result<(), Rejection> {
         let next = self.mark(MarkKind::OutboxNext, target) + beside.queued(target);
-        match next - self.mark(MarkKind::OutboxDone, target) < OUTBOX_WAITING_MAX {
-            true => Ok(()),
-            false => {
-                Err(Rejection::Exhausted { full: Full::Outbox, retry_after_ms: FULL_RETRY_MS })
-            }
+        if next - self.mark(MarkKind::OutboxDone, target) < OUTBOX_WAITING_MAX {
+            Ok(())
+        } else {
+            Err(Rejection::Exhausted { full: Full::Outbox, retry_after_ms: FULL_RETRY_MS })
         }
     }
 
@@ -91,9 +90,10 @@ impl Shard {
 
     pub(super) fn send_reads(&self, target: ShardId) -> Reads {
         let from = self.mark(MarkKind::OutboxDone, target);
-        match from < self.mark(MarkKind::OutboxNext, target) {
-            true => vec![Lookup::Outbox { target, from }],
-            false => Vec::new(),
+        if from < self.mark(MarkKind::OutboxNext, target) {
+            vec![Lookup::Outbox { target, from }]
+        } else {
+            Vec::new()
         }
     }
 

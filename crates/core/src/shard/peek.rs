@@ -39,10 +39,7 @@ impl Shard {
         let topic_id = topic.row.id;
         let is_read =
             from < topic.lane(lane).high && self.live.cache.get(topic_id, lane, from).is_none();
-        match is_read {
-            true => vec![Lookup::Pages { topic: topic_id, lane, from }],
-            false => Vec::new(),
-        }
+        if is_read { vec![Lookup::Pages { topic: topic_id, lane, from }] } else { Vec::new() }
     }
 
     pub(super) fn peek(&self, peek: &Peek, found: &Found<'_>) -> Decided {

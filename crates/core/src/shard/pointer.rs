@@ -29,9 +29,10 @@ fn key_of(topic: TopicId, name: &PointerName) -> Key {
 fn check_text(field: &'static str, text: &str) -> Result<(), Rejection> {
     let is_so =
         (1..=POINTER_TEXT_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control);
-    match is_so {
-        true => Ok(()),
-        false => Err(Rejection::invalid(field, "is 1 to 255 bytes without control characters")),
+    if is_so {
+        Ok(())
+    } else {
+        Err(Rejection::invalid(field, "is 1 to 255 bytes without control characters"))
     }
 }
 
@@ -59,9 +60,8 @@ pub(super) fn check_pointers(pointers: &[SetPointer]) -> Result<(), Rejection> {
     }
     for (index, set) in pointers.iter().enumerate() {
         let again = || pointers[..index].iter().any(|before| before.name == set.name);
-        let checked = check(set).and_then(|()| match again() {
-            true => Err(Rejection::invalid("partition_key", "is set twice")),
-            false => Ok(()),
+        let checked = check(set).and_then(|()| {
+            if again() { Err(Rejection::invalid("partition_key", "is set twice")) } else { Ok(()) }
         });
         let part = Part::Pointers;
         checked.map_err(|why| Rejection::InPart { part, index, why: Box::new(why) })?;
@@ -117,10 +117,7 @@ impl Shard {
             };
             changes.push(Change::Pointer(Box::new(PointerRow { topic, pointer })));
         }
-        match needs.is_empty() {
-            true => Ok(()),
-            false => Err(needs.into()),
-        }
+        if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
     }
 
     pub(super) fn view_pointer(&self, query: &PointerQuery, found: &Found<'_>) -> Decided {

@@ -193,9 +193,10 @@ impl Shard {
 }
 
 pub(super) fn check_deadline(now: Timestamp, produce: &Produce) -> Result<(), Rejection> {
-    match produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
-        true => Err(Rejection::DeadlinePassed),
-        false => Ok(()),
+    if produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
+        Err(Rejection::DeadlinePassed)
+    } else {
+        Ok(())
     }
 }
 
@@ -264,12 +265,13 @@ pub(super) fn asked_partition(
 ) -> Result<Option<u32>, Rejection> {
     let routed = produce.routing.as_ref().and_then(|routing| routing.partition_override);
     let asked = routed.or(produce.envelope.partition_override);
-    match asked.is_some_and(|partition| partition >= partitions) {
-        false => Ok(asked),
-        true => Err(Rejection::invalid(
+    if asked.is_none_or(|partition| partition < partitions) {
+        Ok(asked)
+    } else {
+        Err(Rejection::invalid(
             "envelope.partition_override",
             format!("there are {partitions} partitions"),
-        )),
+        ))
     }
 }
 

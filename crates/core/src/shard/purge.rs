@@ -81,10 +81,7 @@ impl Shard {
                 Err(refusal) => return Err(refusal),
             }
         }
-        match needs.is_empty() {
-            true => Ok(rows),
-            false => Err(needs.into()),
-        }
+        if needs.is_empty() { Ok(rows) } else { Err(needs.into()) }
     }
 
     /// The row of the dead letter at a place, unless it is gone.
@@ -137,10 +134,7 @@ impl Shard {
             let state = LaneState { dead, ..state.clone() };
             changes.push(Change::Lane { topic: source.row.id, lane, state });
         }
-        match needs.is_empty() {
-            true => Ok(()),
-            false => Err(needs.into()),
-        }
+        if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
     }
 
     /// Where the lowest dead letters of a lane are gone, the lane begins after them.

@@ -28,9 +28,10 @@ impl Shard {
             return Vec::new();
         }
         let from = self.repair_from(topic, lane, repair.from);
-        match from < topic.lane(lane).high {
-            true => vec![Lookup::Pages { topic: topic.row.id, lane, from }],
-            false => Vec::new(),
+        if from < topic.lane(lane).high {
+            vec![Lookup::Pages { topic: topic.row.id, lane, from }]
+        } else {
+            Vec::new()
         }
     }
 
@@ -111,13 +112,14 @@ impl Shard {
         found: &Found<'_>,
     ) -> Result<Option<Decision>, Refusal> {
         let first = topic.lane(lane).first;
-        let (from, to) = match gap.from < first {
-            true => match self.open_offsets(topic, lane, gap.from, gap.to.min(first)).first() {
+        let (from, to) = if gap.from < first {
+            match self.open_offsets(topic, lane, gap.from, gap.to.min(first)).first() {
                 Some(open) => (*open, open + 1),
                 None if gap.to > first => (first, gap.to),
                 None => return Ok(None),
-            },
-            false => (gap.from, gap.to),
+            }
+        } else {
+            (gap.from, gap.to)
         };
         let to = to.min(from + PAGE_MESSAGES_MAX as u64);
         let mut step = reply(Repaired { lost: vec![(from, to)], ..next(to) });
@@ -155,10 +157,7 @@ impl Shard {
                 self.purge_open(now, &held, found, changes, &mut needs)?;
             }
         }
-        match needs.is_empty() {
-            true => Ok(()),
-            false => Err(needs.into()),
-        }
+        if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
     }
 
     /// Ends an open delivery of a message that is gone.

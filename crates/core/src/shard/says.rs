@@ -52,11 +52,10 @@ impl Told<'_> {
 
     fn leased(&self, entry: &Entry) -> String {
         let (attempt, owner) = (self.nth(entry.spent), self.last_owner);
-        match entry.at > self.now {
-            true => {
-                format!("{attempt} is with {owner} for {} more", span(entry.at.since(self.now)))
-            }
-            false => format!("{attempt} is with {owner}, and its time is over"),
+        if entry.at > self.now {
+            format!("{attempt} is with {owner} for {} more", span(entry.at.since(self.now)))
+        } else {
+            format!("{attempt} is with {owner}, and its time is over")
         }
     }
 
@@ -76,18 +75,16 @@ impl Told<'_> {
             return format!("{failed}; its deadline has passed, so it becomes a dead letter");
         }
         let next = self.nth(spent + 1);
-        match entry.at > self.now {
-            true => format!("{failed}; {next} is due in {}", span(entry.at.since(self.now))),
-            false => format!("{failed}; {next} is due now{}", self.held_back()),
+        if entry.at > self.now {
+            format!("{failed}; {next} is due in {}", span(entry.at.since(self.now)))
+        } else {
+            format!("{failed}; {next} is due now{}", self.held_back())
         }
     }
 
     fn dead(&self, row: &DeadRow) -> String {
         let (why, ago) = (row.reason.as_str(), span(self.now.since(row.at)));
-        let error = match row.error.is_empty() {
-            true => String::new(),
-            false => format!(": {}", row.error),
-        };
+        let error = if row.error.is_empty() { String::new() } else { format!(": {}", row.error) };
         let after = match &row.redriven {
             None => String::new(),
             Some(redriven) => format!("; brought back by {} as {}", redriven.by, redriven.new),

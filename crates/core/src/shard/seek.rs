@@ -29,9 +29,10 @@ impl Shard {
             sought.skips += offset.saturating_sub(cursor.next);
             sought.dropped_open += cursor.open.len() as u64;
             let is_end = offset == state.first || offset == state.high;
-            let bytes = match offset == cursor.next && !is_end {
-                true => cursor.bytes,
-                false => bytes_at(state, offset),
+            let bytes = if offset == cursor.next && !is_end {
+                cursor.bytes
+            } else {
+                bytes_at(state, offset)
             };
             // Each a life of its own: the next seek may move one of them alone.
             let generation = Generation(ids);

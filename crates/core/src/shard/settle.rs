@@ -214,9 +214,10 @@ impl Shard {
     fn put_back(&self, now: Timestamp, held: &Held<'_>, delay_ms: u64) -> Decision {
         let entry = held.entry;
         let returns = entry.returns.saturating_add(1);
-        let wait_ms = match returns > FREE_RETURNS {
-            true => delay_ms.max(entry.policy(&held.topic.settings).backoff_ms),
-            false => delay_ms,
+        let wait_ms = if returns > FREE_RETURNS {
+            delay_ms.max(entry.policy(&held.topic.settings).backoff_ms)
+        } else {
+            delay_ms
         };
         let entry = Entry {
             state: EntryState::Returned,
@@ -293,10 +294,7 @@ impl Shard {
                 if token.attempt != held.entry.attempt
                     || token.granted_at < held.entry.first_at =>
             {
-                let state = match held.entry.is_leased() {
-                    true => Stale::Leased,
-                    false => Stale::Waiting,
-                };
+                let state = if held.entry.is_leased() { Stale::Leased } else { Stale::Waiting };
                 let current = Some(held.entry.attempt);
                 return Standing::Over(Rejection::StaleLease {
                     state,
@@ -387,10 +385,13 @@ fn standing_of_settled<'a>(
         (Some((Ended::Dead { .. }, _)), _) => Standing::Over(over(Stale::Dead, claim)),
         // Unfenced anyway.
         (None, None) => Standing::Acked,
-        (None, Some(token)) => match topic.remembers(now, token.granted_at) && token.attempt == 1 {
-            true => Standing::Acked,
-            false => Standing::Over(over(Stale::Gone, claim)),
-        },
+        (None, Some(token)) => {
+            if topic.remembers(now, token.granted_at) && token.attempt == 1 {
+                Standing::Acked
+            } else {
+                Standing::Over(over(Stale::Gone, claim))
+            }
+        }
     }
 }
 
@@ -410,9 +411,10 @@ pub(super) fn over(state: Stale, claim: &Claim) -> Rejection {
 pub(super) fn open(held: &Held<'_>, entry: Entry) -> Change {
     let Held { group, lane, offset, .. } = *held;
     // A lease that is only renewed stays with its holder.
-    let holder = match entry.is_leased() {
-        true => group.cursor(lane).open.get(offset).and_then(|open| open.holder),
-        false => None,
+    let holder = if entry.is_leased() {
+        group.cursor(lane).open.get(offset).and_then(|open| open.holder)
+    } else {
+        None
     };
     Change::Open { group: group.row.id, lane, offset, entry, holder }
 }

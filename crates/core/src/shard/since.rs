@@ -32,10 +32,7 @@ impl Shard {
             }
         }
         needs.truncate(READ_LOOKUPS_MAX);
-        match needs.is_empty() {
-            true => Ok(offsets),
-            false => Err(needs.into()),
-        }
+        if needs.is_empty() { Ok(offsets) } else { Err(needs.into()) }
     }
 }
 

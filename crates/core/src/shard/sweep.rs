@@ -72,10 +72,7 @@ impl Shard {
                 Err(refusal) => return Err(refusal),
             }
         }
-        match needs.is_empty() {
-            true => Ok(()),
-            false => Err(needs.into()),
-        }
+        if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
     }
 
     /// One bounded step through a topic that was deleted.
@@ -128,9 +125,10 @@ fn step_end(from: Offset, to: Offset) -> Offset {
 /// What is left when the first extent is done up to `end`.
 fn left(lanes: &Extents, end: Offset) -> Extents {
     let mut left = lanes.clone();
-    match end < left[0].2 {
-        true => left[0].1 = end,
-        false => drop(left.remove(0)),
+    if end < left[0].2 {
+        left[0].1 = end;
+    } else {
+        left.remove(0);
     }
     left
 }

@@ -23,12 +23,10 @@ impl Shard {
             let alike = topic.row.partitions == create.partitions
                 && topic.settings.with(&create.settings) == topic.settings;
             let id = topic.row.id;
-            return match alike {
-                true => Ok(Decision::reply(Reply::TopicExists {
-                    topic: id,
-                    partitions: create.partitions,
-                })),
-                false => Err(Rejection::TopicExists { topic: id }.into()),
+            return if alike {
+                Ok(Decision::reply(Reply::TopicExists { topic: id, partitions: create.partitions }))
+            } else {
+                Err(Rejection::TopicExists { topic: id }.into())
             };
         }
         self.check_topics()?;

@@ -119,9 +119,10 @@ impl Held {
         self.answers.extend(batch.replies.iter().cloned());
         for effect in &batch.effects {
             if let Effect::Deliver(consumer, delivery) = effect {
-                match withheld.contains(&delivery.hold) {
-                    true => self.withheld += 1,
-                    false => self.deliveries.push((*consumer, Delivery::clone(delivery))),
+                if withheld.contains(&delivery.hold) {
+                    self.withheld += 1
+                } else {
+                    self.deliveries.push((*consumer, Delivery::clone(delivery)))
                 }
             }
         }

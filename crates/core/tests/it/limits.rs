@@ -187,10 +187,7 @@ fn a_lease_lasts_250_milliseconds_to_12_hours() {
             (format!("1s join a orders/g lease={lease}ms"), "lease_ms"),
             (format!("1s topic t{lease} 1 lease={lease}ms"), "settings.lease_ms"),
         ] {
-            match fits {
-                true => accepted(&mut world, &line),
-                false => refused(&mut world, &line, field),
-            }
+            if fits { accepted(&mut world, &line) } else { refused(&mut world, &line, field) }
         }
     }
     world.play("100s produce orders m");
@@ -224,10 +221,7 @@ fn a_policy_has_1_to_1000_attempts_or_minus_one() {
         let produce = format!("1s produce orders m retry={attempts},1s,1s");
         for (line, field) in [(topic, "settings.retry_policy"), (produce, "envelope.retry_policy")]
         {
-            match fits {
-                true => accepted(&mut world, &line),
-                false => refused(&mut world, &line, field),
-            }
+            if fits { accepted(&mut world, &line) } else { refused(&mut world, &line, field) }
         }
     }
     let year = 365 * 24 * 3_600_000_u64;

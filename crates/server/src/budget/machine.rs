@@ -29,9 +29,10 @@ fn cgroup_bytes(root: &Path) -> Option<u64> {
         let mut parts = line.splitn(3, ':');
         let (_, kinds, path) = (parts.next(), parts.next(), parts.next());
         let kinds = kinds.unwrap_or_default();
-        let (mount, file) = match kinds.split(',').any(|kind| kind == "memory") {
-            true => ("sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-            false => ("sys/fs/cgroup", "memory.max"),
+        let (mount, file) = if kinds.split(',').any(|kind| kind == "memory") {
+            ("sys/fs/cgroup/memory", "memory.limit_in_bytes")
+        } else {
+            ("sys/fs/cgroup", "memory.max")
         };
         let path = path.unwrap_or_default().trim_start_matches('/');
         // In a container the path may be that of the host, which is not mounted: the limit is at the top then.

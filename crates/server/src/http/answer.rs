@@ -78,9 +78,10 @@ impl Place {
     /// The client has room. Whether it waits for the client again is what `is_waiting` says.
     fn set(&self, is_waiting: bool) {
         let mut answers = self.unread.answers();
-        match is_waiting {
-            true => answers.since.insert(self.id, Instant::now()),
-            false => answers.since.remove(&self.id),
+        if is_waiting {
+            answers.since.insert(self.id, Instant::now())
+        } else {
+            answers.since.remove(&self.id)
         };
     }
 }

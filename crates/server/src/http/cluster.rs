@@ -159,9 +159,10 @@ pub(crate) async fn undrain(
 async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>, ApiError> {
     let before = census(app).await?;
     let node = node_of(node)?;
-    match drained {
-        true => before.view.may_drain(node)?,
-        false => before.view.may_undrain(node)?,
+    if drained {
+        before.view.may_drain(node)?
+    } else {
+        before.view.may_undrain(node)?
     }
     let told = seat(app)?.postgres.drain(node, drained).await;
     told.map_err(|error| unanswered(&error, Outcome::Unknown))?;

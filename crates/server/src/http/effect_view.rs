@@ -92,10 +92,7 @@ pub(crate) fn finished(effect: &EffectView, repeated: bool) -> Finished {
 /// A record; lists leave results out.
 pub(crate) fn effect(view: &EffectView, with_result: bool) -> Effect {
     let EffectView { row, state, held_until, downstream_key } = view;
-    let (result, result_base64) = match with_result {
-        true => result(&row.outcome),
-        false => (None, None),
-    };
+    let (result, result_base64) = if with_result { result(&row.outcome) } else { (None, None) };
     let topic = row.name.scope.split('/').nth(1).unwrap_or_default();
     Effect {
         tenant_id: row.name.tenant.to_string(),

@@ -38,9 +38,10 @@ pub(crate) async fn guard(State(app): State<App>, request: Request, next: Next) 
     let is_other_coding = has_other_coding(request.headers());
     let origin = app.guard.origins.of(request.headers());
     // Nodes know more than clients do, and are not asked for the clients' key, on their paths.
-    let answered = match internal::is_from_a_node(&app, request.uri(), request.headers()) {
-        true => None,
-        false => app.guard.answer(&request),
+    let answered = if internal::is_from_a_node(&app, request.uri(), request.headers()) {
+        None
+    } else {
+        app.guard.answer(&request)
     };
     let mut response = match answered {
         Some(answered) => answered,

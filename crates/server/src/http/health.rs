@@ -30,9 +30,10 @@ pub(crate) async fn alive(_: Input<Nothing>) -> Json<Health> {
 )]
 pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusCode, Json<Health>) {
     let mut reasons = reasons(&app);
-    let (code, status) = match reasons.is_empty() {
-        true => (StatusCode::OK, HealthStatus::Ready),
-        false => (StatusCode::SERVICE_UNAVAILABLE, HealthStatus::NotReady),
+    let (code, status) = if reasons.is_empty() {
+        (StatusCode::OK, HealthStatus::Ready)
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, HealthStatus::NotReady)
     };
     reasons.extend(warnings(&app));
     (code, Json(Health { status, reasons }))
@@ -95,10 +96,8 @@ pub(crate) async fn metrics(State(app): State<App>, _: Input<Nothing>) -> String
     let at = app.clock.now();
     let clock_ahead_ms = app.clock.held().map_or(0, |held| held.ahead_ms);
     let clock_behind_ms = app.clock.behind_ms();
-    let (topics, groups) = match is_ready {
-        true => shown(&app).await.unwrap_or_default(),
-        false => Default::default(),
-    };
+    let (topics, groups) =
+        if is_ready { shown(&app).await.unwrap_or_default() } else { Default::default() };
     let shards = app.node.counted();
     app.metrics.page(&Now { at, is_ready, clock_ahead_ms, clock_behind_ms, topics, groups, shards })
 }

@@ -33,9 +33,10 @@ pub(super) fn router(app: &App) -> Router<App> {
 }
 
 async fn from_a_node(State(app): State<App>, request: Request, next: Next) -> Response<Body> {
-    match is_from_a_node(&app, request.uri(), request.headers()) {
-        true => next.run(request).await,
-        false => super::no_route().await.into_response(),
+    if is_from_a_node(&app, request.uri(), request.headers()) {
+        next.run(request).await
+    } else {
+        super::no_route().await.into_response()
     }
 }
 

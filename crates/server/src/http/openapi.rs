@@ -24,10 +24,8 @@ pub(crate) struct QueryForm<T, S = T>(PhantomData<(T, S)>);
 
 impl<T: Ask> IntoParams for Query<T> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let required = |param: &FormParam| match param.is_required {
-            true => Required::True,
-            false => Required::False,
-        };
+        let required =
+            |param: &FormParam| if param.is_required { Required::True } else { Required::False };
         let params = Form::new::<T>(T::QUERY).params.into_iter();
         params.map(|param| parameter(&param).required(required(&param)).build()).collect()
     }

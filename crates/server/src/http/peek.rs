@@ -86,9 +86,10 @@ impl Place {
 
     /// Refuses a place that no page of this list ends at.
     fn within(self, partitions: u32, asked: Option<u32>) -> Result<Place, ApiError> {
-        match self.partition < partitions && asked.is_none_or(|asked| asked == self.partition) {
-            true => Ok(self),
-            false => Err(ApiError::invalid("cursor", "not a cursor of this list")),
+        if self.partition < partitions && asked.is_none_or(|asked| asked == self.partition) {
+            Ok(self)
+        } else {
+            Err(ApiError::invalid("cursor", "not a cursor of this list"))
         }
     }
 

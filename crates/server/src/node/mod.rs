@@ -374,10 +374,7 @@ impl Node {
         let all = all.map(|(_, status)| status.borrow().clone());
         let worst = all.reduce(Status::worse).unwrap_or(Status::Elsewhere);
         let has_not_seen_them = routes.as_ref().is_some_and(|routes| !routes.is_known());
-        match worst == Status::Elsewhere && has_not_seen_them {
-            true => Status::Starting,
-            false => worst,
-        }
+        if worst == Status::Elsewhere && has_not_seen_them { Status::Starting } else { worst }
     }
 
     /// What the shards have done that are served here now.

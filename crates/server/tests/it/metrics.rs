@@ -65,9 +65,12 @@ fn labels(page: &str, name: &str) -> String {
             values.insert(value.trim_matches('"'));
         }
     }
-    let shown = labels.into_iter().map(|(label, values)| match values.is_empty() {
-        true => label.to_owned(),
-        false => format!("{label}: {}", values.into_iter().collect::<Vec<_>>().join(", ")),
+    let shown = labels.into_iter().map(|(label, values)| {
+        if values.is_empty() {
+            label.to_owned()
+        } else {
+            format!("{label}: {}", values.into_iter().collect::<Vec<_>>().join(", "))
+        }
     });
     shown.collect::<Vec<_>>().join(", ")
 }

@@ -50,10 +50,7 @@ impl Section {
                 is_meant = false;
                 continue;
             };
-            match is_meant {
-                true => rows.push(first),
-                false => is_meant = first.trim() == head,
-            }
+            if is_meant { rows.push(first) } else { is_meant = first.trim() == head }
         }
         rows
     }
@@ -223,14 +220,15 @@ fn what_is_sent_and_answered_is_the_same_on_the_page_and_in_the_document() {
             of_kind.filter_map(|parameter| parameter["name"].as_str())
         };
         let query = names(of_kind("query"));
-        let of_page = match body.is_null() {
-            true => &section.fields("parameter") | &section.fields("field"),
-            false => match section.paragraph("Query form") {
+        let of_page = if body.is_null() {
+            &section.fields("parameter") | &section.fields("field")
+        } else {
+            match section.paragraph("Query form") {
                 "Query form: the same names." => {
                     section.fields("field").into_iter().filter(|name| !name.contains('.')).collect()
                 }
                 listed => ticked(listed),
-            },
+            }
         };
         assert_eq!(of_page, query, "{route}: what is sent in the query");
         for header in of_kind("header") {

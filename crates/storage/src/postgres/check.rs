@@ -49,8 +49,9 @@ pub(super) async fn durability(client: &Client, other: &Client) -> Result<&'stat
             "it is behind a pool of transactions: connect to the server itself, or pool by session";
         return Err(OpenError::Unfit(why.to_owned()));
     }
-    Ok(match show("synchronous_standby_names").await?.is_empty() {
-        true => "fsync before every acknowledgement, on one server",
-        false => "fsync before every acknowledgement, on this server and its synchronous standbys",
+    Ok(if show("synchronous_standby_names").await?.is_empty() {
+        "fsync before every acknowledgement, on one server"
+    } else {
+        "fsync before every acknowledgement, on this server and its synchronous standbys"
     })
 }

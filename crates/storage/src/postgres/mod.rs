@@ -103,10 +103,7 @@ enum Failed {
 
 impl From<tokio_postgres::Error> for Failed {
     fn from(error: tokio_postgres::Error) -> Failed {
-        match writing::is_fenced(&error) {
-            true => Failed::Fenced,
-            false => Failed::Database(whole(&error)),
-        }
+        if writing::is_fenced(&error) { Failed::Fenced } else { Failed::Database(whole(&error)) }
     }
 }
 

@@ -310,9 +310,10 @@ fn of_nodes(engine: &Postgres, cases: &mut Vec<Case>) {
 
 /// Runs a statement, takes it back, and returns its plan.
 async fn explain(session: &Session, case: &Case) -> Value {
-    let execute = match case.values.is_empty() {
-        true => "EXECUTE tested".to_owned(),
-        false => format!("EXECUTE tested ({})", case.values.join(", ")),
+    let execute = if case.values.is_empty() {
+        "EXECUTE tested".to_owned()
+    } else {
+        format!("EXECUTE tested ({})", case.values.join(", "))
     };
     let script = format!(
         "BEGIN; PREPARE tested AS {};

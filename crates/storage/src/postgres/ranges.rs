@@ -116,9 +116,10 @@ pub(super) fn between<'a>(shard: i64, from: &'a Key, to: &'a Key) -> (usize, End
     let same = low.iter().zip(&high).take_while(|(low, high)| low == high).count();
     // Two equal ends have nothing between them.
     let shared = same.min(forms.len() - 1);
-    let (end, compared) = match high[shared + 1..].iter().all(is_least) {
-        true => (End::Value, 1),
-        false => (End::Key, forms.len() - shared),
+    let (end, compared) = if high[shared + 1..].iter().all(is_least) {
+        (End::Value, 1)
+    } else {
+        (End::Key, forms.len() - shared)
     };
     let mut params = vec![Param::Number(shard)];
     params.extend(low.into_iter().zip(&forms).map(|(cell, form)| form.one(cell)));

@@ -69,12 +69,13 @@ pub(super) async fn begin(client: &mut Client) -> Result<Transaction<'_>, OpenEr
 pub(super) async fn migrate(making: &Transaction<'_>) -> Result<Option<Identity>, OpenError> {
     making.batch_execute("CREATE SCHEMA IF NOT EXISTS driftq").await?;
     let number = |text: Option<String>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
-    let (version, fits): (usize, usize) = match is_made(making).await? {
-        true => (
+    let (version, fits): (usize, usize) = if is_made(making).await? {
+        (
             number(stored(making, "version").await?),
             number(stored(making, "oldest_that_fits").await?),
-        ),
-        false => (0, 0),
+        )
+    } else {
+        (0, 0)
     };
     if fits > STEPS.len() {
         return Err(OpenError::Newer { version, known: STEPS.len() });

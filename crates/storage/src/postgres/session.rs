@@ -64,9 +64,10 @@ impl Session {
         let row = self.client.query_opt(&statement, &[]).await?;
         let text: Option<&str> = row.as_ref().map(|row| row.try_get(0)).transpose()?;
         let found = text.and_then(|text| serde_json::from_str::<Identity>(text).ok());
-        match found.is_some_and(|found| found.is_still(identity)) {
-            true => Ok(()),
-            false => Err(Failed::Database(ANOTHER.to_owned())),
+        if found.is_some_and(|found| found.is_still(identity)) {
+            Ok(())
+        } else {
+            Err(Failed::Database(ANOTHER.to_owned()))
         }
     }
 

@@ -108,9 +108,10 @@ async fn in_doubt(api: &Api, effect: &Effect, checks: &mut Checks) -> anyhow::Re
     if effect.then == Then::FinishLate {
         return finished_once(api, effect, checks).await;
     }
-    let (decision, action) = match effect.then == Then::Probe {
-        true => ("IN_DOUBT", json!("probe")),
-        false => ("EXECUTE", Value::Null),
+    let (decision, action) = if effect.then == Then::Probe {
+        ("IN_DOUBT", json!("probe"))
+    } else {
+        ("EXECUTE", Value::Null)
     };
     let reply = begin_anew(api, effect, "another").await?;
     let mut wanted = json!({ "decision": decision, "fence": fence(effect) + 1,

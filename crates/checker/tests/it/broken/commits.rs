@@ -34,9 +34,10 @@ pub(super) fn a_message_of_a_commit_that_is_not(tale: &mut Tale, wrong: bool) {
     tale.has_something_to_commit();
     let asked = commit([(50, "orders")]);
     let call = tale.asks_to_commit(&asked);
-    match wrong {
-        true => tale.commits([Fact::Stored(stored(50, 1))]),
-        false => tale.is_committed(call, &asked, |_| ()),
+    if wrong {
+        tale.commits([Fact::Stored(stored(50, 1))])
+    } else {
+        tale.is_committed(call, &asked, |_| ())
     }
     tale.is_lost(call);
 }
@@ -61,9 +62,10 @@ pub(super) fn told_committed_and_is_not(tale: &mut Tale, wrong: bool) {
     let other = Commit { produce: commit([(50, "orders")]).produce, ..asked.clone() };
     let call = tale.asks_to_commit(if wrong { &other } else { &asked });
     tale.decides(call, []);
-    match wrong {
-        true => tale.is_done(call, committed([next()], true)),
-        false => tale.is_done(call, committed([], true)),
+    if wrong {
+        tale.is_done(call, committed([next()], true))
+    } else {
+        tale.is_done(call, committed([], true))
     }
 }
 

@@ -175,9 +175,10 @@ pub(super) fn replayed_to_another_request(tale: &mut Tale, wrong: bool) {
     tale.finishes(1, Status::Succeeded, "ch_1");
     let call = tale.asks(begin(|begin| begin.request = Some("1300".into())));
     tale.decides(call, []);
-    match wrong {
-        true => tale.is_done(call, tale.told(Decision::Replay(Status::Succeeded), 1, "ch_1")),
-        false => tale.is_refused(call, "CONFLICT", ""),
+    if wrong {
+        tale.is_done(call, tale.told(Decision::Replay(Status::Succeeded), 1, "ch_1"))
+    } else {
+        tale.is_refused(call, "CONFLICT", "")
     }
 }
 

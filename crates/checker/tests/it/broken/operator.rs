@@ -193,9 +193,10 @@ pub(super) fn rows_are_left_behind(tale: &mut Tale, wrong: bool) {
 pub(super) fn an_outdated_lease_is_accepted(tale: &mut Tale, wrong: bool) {
     tale.commits([]);
     let call = tale.asks(Op::Outdated);
-    match wrong {
-        true => tale.is_done(call, Reply::Settled),
-        false => tale.is_refused(call, "STALE_LEASE", "generation"),
+    if wrong {
+        tale.is_done(call, Reply::Settled)
+    } else {
+        tale.is_refused(call, "STALE_LEASE", "generation")
     }
 }
 
@@ -210,9 +211,10 @@ pub(super) fn an_id_of_before_a_restore_is_accepted(tale: &mut Tale, wrong: bool
     tale.batch = batch;
     tale.epoch += 1;
     let call = tale.asks(crate::tale::redrive(0));
-    match wrong {
-        true => tale.is_done(call, Reply::Redriven { new: id(9), already: true }),
-        false => tale.is_refused(call, "NOT_FOUND", ""),
+    if wrong {
+        tale.is_done(call, Reply::Redriven { new: id(9), already: true })
+    } else {
+        tale.is_refused(call, "NOT_FOUND", "")
     }
     tale.expires(0, 1);
     tale.leases(0, 2);
@@ -240,12 +242,11 @@ pub(super) fn a_message_is_shown_where_it_was(tale: &mut Tale, wrong: bool) {
     tale.leases(0, 1);
     let call = tale.asks(Op::Inspect { topic: orders(), partition: 0 });
     let ack = tale.asks_to(driftq_checker::history::Verb::Ack, 0, 1);
-    match wrong {
-        true => {
-            tale.commits([ended(0, 1, How::Acked)]);
-            tale.commits([decided(call)]);
-        }
-        false => tale.commits([ended(0, 1, How::Acked), decided(call)]),
+    if wrong {
+        tale.commits([ended(0, 1, How::Acked)]);
+        tale.commits([decided(call)]);
+    } else {
+        tale.commits([ended(0, 1, How::Acked), decided(call)])
     }
     let state = ShownState::Leased;
     let shown = Shown { id: id(0), offset: 0, group: biller(), state, attempts: 1 };

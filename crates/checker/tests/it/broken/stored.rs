@@ -292,9 +292,10 @@ pub(super) fn a_conflict_with_a_rejected_message(tale: &mut Tale, wrong: bool) {
     let call = tale.sends_keyed(1, "order-77");
     let (tenant, idem, until) = ("default".into(), "order-77".into(), tale.now + 600_000);
     tale.commits([Fact::Pinned { topic: orders(), tenant, idem, until }]);
-    match wrong {
-        true => tale.is_refused(call, "RESOURCE_EXHAUSTED", ""),
-        false => tale.is_lost(call),
+    if wrong {
+        tale.is_refused(call, "RESOURCE_EXHAUSTED", "")
+    } else {
+        tale.is_lost(call)
     }
     let call = tale.sends_keyed(2, "order-77");
     tale.is_refused(call, "CONFLICT", "");

@@ -245,12 +245,11 @@ impl Shard {
                     .and_then(|row| row.under)
                     .is_some_and(|before| before.is_of_same_entry(&under.hold));
                 let is_counted = was_here && !is_known;
-                match self.holds(held, effect_hash(&asked.name), found)? {
-                    true => self.count_effect(held, 0, u8::from(!is_counted), &mut changes),
-                    false => {
-                        self.hold_effect(held, &asked.name, 1, &mut changes)?;
-                        is_new_holder = true;
-                    }
+                if self.holds(held, effect_hash(&asked.name), found)? {
+                    self.count_effect(held, 0, u8::from(!is_counted), &mut changes);
+                } else {
+                    self.hold_effect(held, &asked.name, 1, &mut changes)?;
+                    is_new_holder = true;
                 }
                 (Some(*under), 0)
             }

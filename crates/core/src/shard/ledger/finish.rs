@@ -166,10 +166,7 @@ fn check_fence(
     restore: u32,
 ) -> Result<(), Rejection> {
     let is_latest = token.restore == restore && row.fence == token.fence;
-    match is_latest && row.resolution.is_none() {
-        true => Ok(()),
-        false => Err(stale(now, token, row)),
-    }
+    if is_latest && row.resolution.is_none() { Ok(()) } else { Err(stale(now, token, row)) }
 }
 
 fn stale(now: Timestamp, token: &EffectToken, row: &EffectRow) -> Rejection {

@@ -95,10 +95,7 @@ impl Shard {
                 Err(reads) => needs.extend(reads),
             }
         }
-        match needs.is_empty() {
-            true => Ok(counted.held_by),
-            false => Err(needs.into()),
-        }
+        if needs.is_empty() { Ok(counted.held_by) } else { Err(needs.into()) }
     }
 
     /// Rows that tell what the first stretch of a dropped cursor held.

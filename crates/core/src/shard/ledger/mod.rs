@@ -187,10 +187,7 @@ impl Shard {
     /// When the row of a known outcome is over: not while a message it was begun under is open.
     fn end_of(&self, now: Timestamp, row: &EffectRow) -> Timestamp {
         let is_open = row.under.is_some_and(|under| self.open_entry(&under.hold).is_some());
-        match is_open || row.holders > 0 {
-            true => Timestamp::MAX,
-            false => now.after(row.ttl_ms),
-        }
+        if is_open || row.holders > 0 { Timestamp::MAX } else { now.after(row.ttl_ms) }
     }
 }
 

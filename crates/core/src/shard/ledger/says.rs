@@ -37,10 +37,7 @@ pub(in crate::shard) fn of_effect(now: Timestamp, view: &EffectView) -> Text {
 }
 
 fn holder(fence: u64, owner: &Text) -> String {
-    match owner.is_empty() {
-        true => format!("fence {fence}"),
-        false => format!("fence {fence} of {owner}"),
-    }
+    if owner.is_empty() { format!("fence {fence}") } else { format!("fence {fence} of {owner}") }
 }
 
 fn in_progress(now: Timestamp, row: &EffectRow, until: Option<Timestamp>) -> String {
@@ -65,10 +62,7 @@ fn nobody_knows(now: Timestamp, row: &EffectRow) -> String {
 }
 
 fn error(row: &EffectRow) -> String {
-    match row.outcome.error.is_empty() {
-        true => String::new(),
-        false => format!(" ({})", row.outcome.error),
-    }
+    if row.outcome.error.is_empty() { String::new() } else { format!(" ({})", row.outcome.error) }
 }
 
 fn by_whom(row: &EffectRow) -> String {
@@ -77,8 +71,9 @@ fn by_whom(row: &EffectRow) -> String {
 }
 
 fn kept(now: Timestamp, row: &EffectRow) -> String {
-    match row.expires == Timestamp::MAX {
-        true => "it is replayed while its message is open, and then for its time".into(),
-        false => format!("it is replayed for {} more", span(row.expires.since(now))),
+    if row.expires == Timestamp::MAX {
+        "it is replayed while its message is open, and then for its time".into()
+    } else {
+        format!("it is replayed for {} more", span(row.expires.since(now)))
     }
 }

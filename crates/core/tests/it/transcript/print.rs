@@ -232,10 +232,8 @@ fn topic(view: &TopicView) -> String {
         .map(|lane| format!("{}..{} ({} bytes)", lane.first, lane.high, lane.bytes))
         .collect();
     let names: Vec<&str> = view.changed.names().into_iter().map(|name| name.as_str()).collect();
-    let changed = match names.is_empty() {
-        true => String::new(),
-        false => format!(", changed {}", names.join(" ")),
-    };
+    let changed =
+        if names.is_empty() { String::new() } else { format!(", changed {}", names.join(" ")) };
     format!(
         "{}{} {}, dead {}, groups {:?}{changed}",
         view.name,

@@ -63,12 +63,11 @@ async fn names_and_texts() {
         let how = with(with(key, park()), json!({ field: value }));
         let answer = broker.post("/v1/idempotency/begin", how.clone()).await;
         let shown: String = how.to_string().chars().take(90).collect();
-        match is_taken {
-            true => assert_eq!(answer.status, 200, "{shown}: {answer:?}"),
-            false => {
-                assert_eq!(answer.status, 400, "{shown}: {answer:?}");
-                answer.invalid(field);
-            }
+        if is_taken {
+            assert_eq!(answer.status, 200, "{shown}: {answer:?}")
+        } else {
+            assert_eq!(answer.status, 400, "{shown}: {answer:?}");
+            answer.invalid(field);
         }
     }
 }
@@ -98,9 +97,10 @@ async fn times() {
     ] {
         let key = format!("{field}{value}");
         let answer = broker.begin(named(&key), with(park(), json!({ field: value }))).await;
-        match is_taken {
-            true => drop(answer.is(200)),
-            false => drop(answer.invalid(field)),
+        if is_taken {
+            answer.is(200);
+        } else {
+            answer.invalid(field);
         }
         let query = format!("scope=op/query&key={key}&on_doubt=park&{field}={value}");
         let answer = broker.post_query(format!("/v1/idempotency/begin?{query}")).await;
@@ -117,9 +117,10 @@ async fn times() {
     ] {
         let body = json!({ "token": began["token"], "lease_ms": lease_ms });
         let answer = broker.post("/v1/idempotency/extend", body).await;
-        match is_taken {
-            true => drop(answer.is(200)),
-            false => drop(answer.invalid("lease_ms")),
+        if is_taken {
+            answer.is(200);
+        } else {
+            answer.invalid("lease_ms");
         }
     }
     let began = broker.execute("again", park()).await;
@@ -239,12 +240,11 @@ async fn codes_of_32_bits() {
         let key = number.to_string();
         let began = broker.execute(&key, park()).await;
         let answer = broker.finish(&began, json!({ "status": "FAILED_FINAL", "code": code })).await;
-        match is_taken {
-            true => {
-                answer.is(200);
-                assert_eq!(broker.effect("op/charge", &key).await["code"], code);
-            }
-            false => drop(answer.invalid("code")),
+        if is_taken {
+            answer.is(200);
+            assert_eq!(broker.effect("op/charge", &key).await["code"], code);
+        } else {
+            answer.invalid("code");
         }
     }
 }
