@@ -281,6 +281,7 @@ impl World {
             if connection.session.is_empty() || stalled_until <= world_now {
                 due.max(stalled_until)
             } else {
+                // The client reads nothing, so its deliveries are returned when their time is up.
                 due.max(world_now + STALL_LOOK_MS)
             }
         });
