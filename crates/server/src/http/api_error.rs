@@ -295,6 +295,7 @@ fn details(rejection: Rejection) -> Details {
             InvalidArgument { field: None, reason: Some(InvalidReason::Deadline) }.into()
         }
         Rejection::NotFound(missing) => NotFound { kind: missing.wire() }.into(),
+        // The route that creates topics answers ALREADY_EXISTS with the topic as it is.
         Rejection::TopicExists { .. }
         | Rejection::NotOwner
         | Rejection::NotDelivered

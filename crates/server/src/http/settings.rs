@@ -36,30 +36,20 @@ numbers! {
 }
 
 macro_rules! words {
-    ($($word:ident),*) => {$(
-        impl Setting<driftq_core::$word> for words::$word {
-            fn to_core(self) -> driftq_core::$word {
+    ($($wire:ident: $core:ident),*) => {$(
+        impl Setting<driftq_core::$core> for words::$wire {
+            fn to_core(self) -> driftq_core::$core {
                 self.core()
             }
 
-            fn of_core(core: &driftq_core::$word) -> words::$word {
+            fn of_core(core: &driftq_core::$core) -> words::$wire {
                 core.wire()
             }
         }
     )*};
 }
 
-words! { Keyless, OnDoubt }
-
-impl Setting<driftq_core::Groups> for words::GroupsWord {
-    fn to_core(self) -> driftq_core::Groups {
-        self.core()
-    }
-
-    fn of_core(core: &driftq_core::Groups) -> words::GroupsWord {
-        core.wire()
-    }
-}
+words! { GroupsWord: Groups, Keyless: Keyless, OnDoubt: OnDoubt }
 
 impl Setting<bool> for bool {
     fn to_core(self) -> bool {
