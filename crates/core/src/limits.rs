@@ -103,6 +103,8 @@ pub const BATCH_ROWS_MAX: usize = 8_192;
 pub const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Deliveries one batch may decide.
 pub const DISPATCH_MAX: usize = 2_048;
+/// Deliveries, and expired leases, of a batch that answers commands: a burst of redeliveries must not delay its commit.
+pub const DISPATCH_AWAITED_MAX: usize = 512;
 /// Deliveries of one group and lane before the next has its turn.
 pub const DISPATCH_RUN_MAX: usize = 64;
 /// Leases one batch may let run out.

@@ -27,7 +27,6 @@ use std::sync::Arc;
 use crate::change::{Change, Decision, Effect, Note};
 use crate::command::{Command, Hold, Rejection, Reply};
 use crate::id::{BatchNo, Epoch};
-use crate::limits::DISPATCH_MAX;
 use crate::pack::{self, Damaged, Packer};
 use crate::recovery::Recovered;
 use crate::row::{Read, Row, Write};
@@ -403,6 +402,7 @@ impl Pipeline {
         let rows = answers.as_ref().map_or(&[][..], |answers| &answers.rows);
         let found = Found::new(rows, &self.overlay);
         open.commands += 1;
+        open.is_awaited |= item.ticket.is_some() && !matches!(item.command, Command::Join(_));
         let (shard, now) = (&self.shard, self.now);
         let damaged = rows.iter().find_map(|answer| answer.damaged.clone());
         let decided = match damaged.filter(|_| !item.command.reads_damaged()) {
@@ -455,7 +455,7 @@ impl Pipeline {
 
     fn decide_dispatch(&mut self, open: &mut Opened) {
         let mut delivered = 0;
-        while delivered < DISPATCH_MAX
+        while delivered < open.dispatch_max()
             && !open.is_full(&self.config)
             && let Some(mut decision) = self.dispatch()
         {
@@ -481,7 +481,7 @@ impl Pipeline {
     }
 
     fn decide_lapses(&mut self, open: &mut Opened) {
-        let due: Vec<Hold> = self.lapsed().collect();
+        let due: Vec<Hold> = self.lapsed().take(open.dispatch_max()).collect();
         for hold in due {
             if open.is_full(&self.config) {
                 return;

@@ -2,7 +2,7 @@
 
 use crate::change::Change;
 use crate::id::BatchNo;
-use crate::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX};
+use crate::limits::{BATCH_BYTES_MAX, BATCH_ROWS_MAX, DISPATCH_AWAITED_MAX, DISPATCH_MAX};
 use crate::time::Timestamp;
 
 use super::{Batch, PipelineConfig};
@@ -14,6 +14,8 @@ const SMALL_ROW_BYTES: usize = 64;
 pub(super) struct Opened {
     pub(super) batch: Batch,
     pub(super) commands: usize,
+    /// It answers a client. A join does not count: what it waits for are deliveries.
+    pub(super) is_awaited: bool,
     pub(super) rows: usize,
     pub(super) bytes: usize,
 }
@@ -28,7 +30,7 @@ impl Opened {
             replies: Vec::new(),
             effects: Vec::new(),
         };
-        Opened { batch, commands: 0, rows: 0, bytes: 0 }
+        Opened { batch, commands: 0, is_awaited: false, rows: 0, bytes: 0 }
     }
 
     /// A command larger than a batch is a batch of its own: the bounds are looked at before, not after.
@@ -38,18 +40,21 @@ impl Opened {
             || self.bytes >= BATCH_BYTES_MAX
     }
 
+    /// Deliveries that it may decide, and leases that may expire in it.
+    pub(super) fn dispatch_max(&self) -> usize {
+        if self.is_awaited { DISPATCH_AWAITED_MAX } else { DISPATCH_MAX }
+    }
+
     pub(super) fn weigh(&mut self, change: &Change) {
         self.rows += 1;
-        self.bytes += if let Change::Message { message, .. } = change {
-            message.content_bytes() as usize + SMALL_ROW_BYTES
-        } else if let Change::Record(record) = change {
-            record.body.len() + SMALL_ROW_BYTES
-        } else if let Change::Outbox { message, .. } = change {
-            message.key.len() + message.value.len() + SMALL_ROW_BYTES
-        } else if let Change::Effect(effect) = change {
-            effect.outcome.size() + SMALL_ROW_BYTES
-        } else {
-            SMALL_ROW_BYTES
+        self.bytes += match change {
+            Change::Message { message, .. } => message.content_bytes() as usize + SMALL_ROW_BYTES,
+            Change::Record(record) => record.body.len() + SMALL_ROW_BYTES,
+            Change::Outbox { message, .. } => {
+                message.key.len() + message.value.len() + SMALL_ROW_BYTES
+            }
+            Change::Effect(effect) => effect.outcome.size() + SMALL_ROW_BYTES,
+            _ => SMALL_ROW_BYTES,
         };
     }
 }

@@ -69,7 +69,7 @@ impl Pipeline {
     pub(super) fn start_reads(&mut self, outputs: &mut Vec<Output>) {
         // The last read is left to commands.
         let dispatch_max = self.config.reads_max.saturating_sub(1).max(1);
-        // One answer is taken in one turn: a large one would keep everything else waiting.
+        // The shard processes one answer in one turn, and commands wait meanwhile.
         let most = self.shard.config.read_in_flight_bytes() as u64 / dispatch_max as u64;
         while self.reading.len() < self.config.reads_max {
             let is_for_dispatch = self.reading.len() < dispatch_max;
@@ -144,16 +144,17 @@ impl Pipeline {
         let reading = self.reading.remove(&id).expect("a read was under way");
         let Reading { since, reserved, askers, bare } = reading;
         self.asking.reserved -= reserved;
-        let mut checked = rows.into_iter().enumerate().map(|(at, rows)| {
-            // What comes without its body has nothing that could be checked.
-            let wrong = rows.iter().filter(|_| !bare.contains(&at));
-            let damaged = wrong.map(pack::verify).find_map(Result::err);
-            (rows, damaged)
-        });
+        let mut rows = rows.into_iter().enumerate();
         for (asker, questions) in askers {
-            let mut found = checked.by_ref().take(questions);
+            let mut found = rows.by_ref().take(questions);
             match asker {
                 Asker::Command(item, lookups) => {
+                    let found = found.map(|(at, rows)| {
+                        // A row without its body has nothing to verify.
+                        let bodies = rows.iter().filter(|_| !bare.contains(&at));
+                        let damaged = bodies.map(pack::verify).find_map(Result::err);
+                        (rows, damaged)
+                    });
                     let came = lookups
                         .into_iter()
                         .zip(found)
@@ -173,12 +174,11 @@ impl Pipeline {
                     }
                 }
                 Asker::Dispatch(want) => {
-                    let (first, damaged) = found.next().unwrap_or_default();
-                    let (second, also) = found.next().unwrap_or_default();
-                    let loaded = match damaged.or(also) {
-                        Some(damaged) => Err(damaged),
-                        None => self.load(&want, first, second),
-                    };
+                    let (_, pages) = found.next().unwrap_or_default();
+                    let (_, notes) = found.next().unwrap_or_default();
+                    // `load` verifies a page as it unpacks it.
+                    let verified = notes.iter().try_for_each(pack::verify);
+                    let loaded = verified.and_then(|()| self.load(&want, pages, notes));
                     let supplied = loaded.and_then(|loaded| self.shard.supply(&want, loaded));
                     if let Err(damaged) = supplied {
                         self.shard.loaded(&want);

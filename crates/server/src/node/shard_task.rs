@@ -287,7 +287,14 @@ impl<'a> Serving<'a> {
                     Err(error) => return Over::Engine(error),
                 },
                 Some((id, done)) = self.reads.next() => match done {
-                    Ok(rows) => self.pipeline.on(self.now(), Input::ReadDone(id, rows), &mut self.outputs),
+                    Ok(rows) => {
+                        self.pipeline.on(self.now(), Input::ReadDone(id, rows), &mut self.outputs);
+                        // The next read may be done already. Commands do not wait until none is.
+                        if !is_stopping && self.pipeline.waiting() < CALLS_MAX {
+                            let arrived = std::iter::from_fn(|| task.inbox.try_recv().ok());
+                            arrived.take(MAIL_MAX).for_each(|mail| self.take(mail));
+                        }
+                    }
                     Err(error) => return Over::Engine(error),
                 },
                 // What more than that waits, waits in its mailbox, which has a bound.

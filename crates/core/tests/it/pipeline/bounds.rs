@@ -122,6 +122,32 @@ fn a_batch_hands_out_a_bounded_number_of_messages_and_lets_as_many_run_out() {
 }
 
 #[test]
+fn a_batch_that_answers_a_client_decides_fewer_deliveries_and_expiries() {
+    let patch = SettingsPatch {
+        max_in_flight: Some(100_000),
+        max_open: Some(100_000),
+        ..SettingsPatch::default()
+    };
+    let mut held = Held::new();
+    held.ask(topic(1, patch)).expect("a topic");
+    for _ in 0..2_000 {
+        held.arrive(produce("m"));
+    }
+    held.settle();
+    held.arrive(join(1, "biller", 10_000, 10_000));
+    held.arrive(produce("awaited"));
+    held.turn();
+    held.finish_commit();
+    assert!((1..=512 + 64).contains(&held.deliveries.len()), "{}", held.deliveries.len());
+    held.settle();
+    assert_eq!(held.deliveries.len(), 2_001, "the others follow");
+    held.arrive(produce("awaited"));
+    held.turn_at(10_000);
+    let expired = held.commits[0].batch.changes.len();
+    assert!((1..=512 + 64).contains(&expired), "{expired}");
+}
+
+#[test]
 fn no_more_than_four_reads_are_under_way_and_each_asks_a_bounded_number_of_questions() {
     let mut held = ready();
     let mut tickets = Vec::new();
