@@ -63,20 +63,27 @@ impl Judge<'_, '_> {
         let epoch = batch.epoch;
         self.epochs.insert(batch.shard, epoch);
         for step in self.story.steps_of(batch) {
-            if let Step::Granted { entry, granted } = *step {
-                let known = &mut self.entries[entry];
-                (known.attempt, known.epoch) = (granted.lease.attempt, epoch);
-                known.granted_at = batch.at;
-                known.lease_ms = granted.until.saturating_sub(batch.now);
-                known.is_shown = false;
-            } else if let Step::Ended { entry, how, .. } = *step {
-                self.ended(entry, batch, how);
-            } else if let Step::Died { entry, reason: "exhausted", .. } = *step
-                && let Some(attempt) = self.entries[entry].unshown
-            {
-                let text = self.story.places.entry_text(entry);
-                let says = format_args!("{text} dies, and no consumer was shown attempt {attempt}");
-                self.findings.add(I60, batch.seq, says);
+            match *step {
+                Step::Granted { entry, granted } => {
+                    let known = &mut self.entries[entry];
+                    (known.attempt, known.epoch) = (granted.lease.attempt, epoch);
+                    known.granted_at = batch.at;
+                    known.lease_ms = granted.until.saturating_sub(batch.now);
+                    known.is_shown = false;
+                }
+                Step::Ended { entry, how, .. } => {
+                    self.ended(entry, batch, how);
+                }
+                Step::Died { entry, reason: "exhausted", .. } => {
+                    if let Some(attempt) = self.entries[entry].unshown {
+                        let text = self.story.places.entry_text(entry);
+                        let says = format_args!(
+                            "{text} dies, and no consumer was shown attempt {attempt}"
+                        );
+                        self.findings.add(I60, batch.seq, says);
+                    }
+                }
+                _ => {}
             }
         }
     }

@@ -133,29 +133,37 @@ impl<'a> Judge<'_, 'a> {
 
     fn step(&mut self, step: &Step<'_>, shown: &mut Shown) {
         let places = &self.story.places;
-        if let Step::Stored(put) = step {
-            let body = put.stored.message.body;
-            let is_first = !put.stored.dead_letter && put.for_group.is_none();
-            if is_first && self.senders.contains_key(&body) && !self.stored.contains_key(&body) {
-                self.stored.insert(body, put.id);
-                // What comes from another shard was in a batch there.
-                if !self.sent.contains(&body) {
-                    shown.bodies.push(body);
+        match step {
+            Step::Stored(put) => {
+                let body = put.stored.message.body;
+                let is_first = !put.stored.dead_letter && put.for_group.is_none();
+                if is_first && self.senders.contains_key(&body) && !self.stored.contains_key(&body)
+                {
+                    self.stored.insert(body, put.id);
+                    // What comes from another shard was in a batch there.
+                    if !self.sent.contains(&body) {
+                        shown.bodies.push(body);
+                    }
                 }
             }
-        } else if let Step::Sent { content, .. } = step {
-            if self.sent.insert(content.body) {
-                shown.bodies.push(content.body);
+            Step::Sent { content, .. } => {
+                let is_first = self.sent.insert(content.body);
+                shown.bodies.extend(is_first.then_some(content.body));
             }
-        } else if let Step::Ended { entry, attempt, how } = *step {
-            shown.ended.push(((entry, attempt), how));
-        } else if let Step::Opened { life, .. } = *step {
-            let (cursor, generation) = places.lives.key(life);
-            self.generations[cursor] = Some(generation);
-        } else if let Step::GroupGone { reader } = *step {
-            places.cursors_of(reader).for_each(|cursor| self.generations[cursor] = None);
-        } else if let Step::TopicGone { topic } = *step {
-            places.cursors_on(topic).for_each(|cursor| self.generations[cursor] = None);
+            &Step::Ended { entry, attempt, how } => {
+                shown.ended.push(((entry, attempt), how));
+            }
+            &Step::Opened { life, .. } => {
+                let (cursor, generation) = places.lives.key(life);
+                self.generations[cursor] = Some(generation);
+            }
+            &Step::GroupGone { reader } => {
+                places.cursors_of(reader).for_each(|cursor| self.generations[cursor] = None);
+            }
+            &Step::TopicGone { topic } => {
+                places.cursors_on(topic).for_each(|cursor| self.generations[cursor] = None);
+            }
+            _ => {}
         }
     }
 

@@ -41,22 +41,31 @@ fn gone(story: &Story<'_>) -> Column<CursorId, bool> {
     let places = &story.places;
     let mut gone = places.cursors.column(false);
     for step in &story.steps {
-        if let Step::Opened { life, .. } = *step {
-            gone[places.lives.key(life).0] = false;
-        } else if let Step::GroupGone { reader } = *step {
-            places.cursors_of(reader).for_each(|cursor| gone[cursor] = true);
-        } else if let Step::TopicGone { topic } = *step {
-            places.cursors_on(topic).for_each(|cursor| gone[cursor] = true);
+        match *step {
+            Step::Opened { life, .. } => {
+                gone[places.lives.key(life).0] = false;
+            }
+            Step::GroupGone { reader } => {
+                places.cursors_of(reader).for_each(|cursor| gone[cursor] = true);
+            }
+            Step::TopicGone { topic } => {
+                places.cursors_on(topic).for_each(|cursor| gone[cursor] = true);
+            }
+            _ => {}
         }
     }
     if story.has_facts() {
         return gone;
     }
     for call in story.calls.iter().filter(|call| !call.outcome.is_refused()) {
-        if let Ask::DeleteGroup(reader) = call.ask {
-            places.cursors_of(reader).for_each(|cursor| gone[cursor] = true);
-        } else if let Ask::DeleteTopic(topic) = call.ask {
-            places.cursors_on(topic).for_each(|cursor| gone[cursor] = true);
+        match call.ask {
+            Ask::DeleteGroup(reader) => {
+                places.cursors_of(reader).for_each(|cursor| gone[cursor] = true);
+            }
+            Ask::DeleteTopic(topic) => {
+                places.cursors_on(topic).for_each(|cursor| gone[cursor] = true);
+            }
+            _ => {}
         }
     }
     gone

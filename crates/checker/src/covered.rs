@@ -93,28 +93,33 @@ impl Judge<'_, '_> {
     }
 
     fn step(&mut self, step: &Step<'_>) {
-        if let Step::Granted { entry, granted } = *step {
-            let known = &mut self.entries[entry];
-            known.highest = known.highest.max(granted.lease.attempt);
-        } else if let Step::Ended { entry, how, .. } = *step {
-            let known = &mut self.entries[entry];
-            match how {
-                // A late ack of a deleted dead letter is answered as settled.
-                How::Acked | How::Purged => known.is_acked = true,
-                How::Dead { .. } => known.is_dead = true,
-                How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => {
-                    known.is_waiting = true;
+        match step {
+            &Step::Granted { entry, granted } => {
+                let known = &mut self.entries[entry];
+                known.highest = known.highest.max(granted.lease.attempt);
+            }
+            &Step::Ended { entry, how, .. } => {
+                let known = &mut self.entries[entry];
+                match how {
+                    // A late ack of a deleted dead letter is answered as settled.
+                    How::Acked | How::Purged => known.is_acked = true,
+                    How::Dead { .. } => known.is_dead = true,
+                    How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => {
+                        known.is_waiting = true;
+                    }
                 }
             }
-        } else if let Step::Died { entry, .. } = *step {
-            self.entries[entry].is_dead = true;
-        } else if let Step::Stored(put) = step
-            && let Some((identity, _)) = put.identity
-        {
-            self.keys[identity] = true;
-            self.stored[identity] = true;
-        } else if let Step::Pinned { identity, .. } = *step {
-            self.keys[identity] = true;
+            &Step::Died { entry, .. } => {
+                self.entries[entry].is_dead = true;
+            }
+            Step::Stored(put) => {
+                if let Some((identity, _)) = put.identity {
+                    self.keys[identity] = true;
+                    self.stored[identity] = true;
+                }
+            }
+            &Step::Pinned { identity, .. } => self.keys[identity] = true,
+            _ => {}
         }
     }
 

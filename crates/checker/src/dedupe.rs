@@ -30,12 +30,17 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
     if story.has_facts() {
         for batch in &story.batches {
             for step in story.steps_of(batch) {
-                if let Step::Stored(put) = step {
-                    judge.stored(batch, put);
-                } else if let Step::Deduplicated { identity, id } = *step {
-                    judge.deduplicated(batch, identity, id);
-                } else if let Step::Pinned { identity, until } = *step {
-                    judge.pinned(batch, identity, until);
+                match step {
+                    Step::Stored(put) => {
+                        judge.stored(batch, put);
+                    }
+                    &Step::Deduplicated { identity, id } => {
+                        judge.deduplicated(batch, identity, id);
+                    }
+                    &Step::Pinned { identity, until } => {
+                        judge.pinned(batch, identity, until);
+                    }
+                    _ => {}
                 }
             }
         }

@@ -14,27 +14,33 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
     let mut highest_own: FastMap<(LaneId, u32), u64> = FastMap::default();
     for moment in &story.moments {
         let process = moment.process;
-        if let Seen::Invoked(call) = moment.seen {
-            let Some((lane, offset)) = stored_at(story, call) else {
-                continue;
-            };
-            let seq = story.calls[call].answered;
-            let text = story.places.lane_text(lane);
-            if let Some(own) = highest_own.get(&(lane, process)).filter(|own| **own >= offset) {
-                let says =
-                    format_args!("{text}/{offset} was sent by process {process} after {own}");
-                findings.add(I28, seq, says);
+        match moment.seen {
+            Seen::Invoked(call) => {
+                let Some((lane, offset)) = stored_at(story, call) else {
+                    continue;
+                };
+                let seq = story.calls[call].answered;
+                let text = story.places.lane_text(lane);
+                if let Some(own) = highest_own.get(&(lane, process)).filter(|own| **own >= offset) {
+                    let says =
+                        format_args!("{text}/{offset} was sent by process {process} after {own}");
+                    findings.add(I28, seq, says);
+                }
+                if let Some(other) =
+                    highest[lane].of_others(process).filter(|other| *other >= offset)
+                {
+                    findings.add(I7, seq, format_args!("{text}/{offset} was sent after {other}"));
+                }
             }
-            if let Some(other) = highest[lane].of_others(process).filter(|other| *other >= offset) {
-                findings.add(I7, seq, format_args!("{text}/{offset} was sent after {other}"));
+            Seen::Answered(call) => {
+                let Some((lane, offset)) = stored_at(story, call) else {
+                    continue;
+                };
+                let own = highest_own.entry((lane, process)).or_insert(offset);
+                *own = offset.max(*own);
+                highest[lane].raise(process, *own);
             }
-        } else if let Seen::Answered(call) = moment.seen {
-            let Some((lane, offset)) = stored_at(story, call) else {
-                continue;
-            };
-            let own = highest_own.entry((lane, process)).or_insert(offset);
-            *own = offset.max(*own);
-            highest[lane].raise(process, *own);
+            _ => {}
         }
     }
 }

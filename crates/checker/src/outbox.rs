@@ -95,14 +95,20 @@ impl<'a> Judge<'_, 'a> {
         let steps = self.story.steps_of(batch);
         // What the order inside a batch means nothing to comes first.
         for step in steps {
-            if let Step::Stored(put) = step {
-                self.stored(seq, shard, put);
-            } else if let Step::TurnedAway { from, number } = *step {
-                self.ways.entry((from, shard)).or_default().turned_away.insert(number);
-            } else if let Step::TopicGone { topic } = *step {
-                self.topics_gone[topic] = true;
-            } else if let Step::Dropped { id } = *step {
-                self.dropped.insert(id);
+            match step {
+                Step::Stored(put) => {
+                    self.stored(seq, shard, put);
+                }
+                &Step::TurnedAway { from, number } => {
+                    self.ways.entry((from, shard)).or_default().turned_away.insert(number);
+                }
+                &Step::TopicGone { topic } => {
+                    self.topics_gone[topic] = true;
+                }
+                &Step::Dropped { id } => {
+                    self.dropped.insert(id);
+                }
+                _ => {}
             }
         }
         for step in steps {
@@ -116,10 +122,14 @@ impl<'a> Judge<'_, 'a> {
             }
         }
         for step in steps {
-            if let Step::Arrived { from, through } = *step {
-                self.arrived(seq, (from, shard), through);
-            } else if let Step::Left { to, number } = *step {
-                self.left(seq, (shard, to), number);
+            match *step {
+                Step::Arrived { from, through } => {
+                    self.arrived(seq, (from, shard), through);
+                }
+                Step::Left { to, number } => {
+                    self.left(seq, (shard, to), number);
+                }
+                _ => {}
             }
         }
     }

@@ -45,16 +45,21 @@ impl<'a> Judge<'_, 'a> {
         let mut earlier: FastMap<Place<'a>, Vec<&'a str>> = FastMap::default();
         let mut set: FastMap<Place<'a>, Vec<&'a str>> = FastMap::default();
         for step in steps {
-            if let Step::Pointed { topic, name, location } = *step {
-                let place = (topic, name);
-                let before = self.pointers.get(&place).map(|(location, _)| *location);
-                earlier.entry(place).or_default().extend(before);
-                set.entry(place).or_default().push(location);
-            } else if let Step::TopicGone { topic } = *step {
-                self.pointers.retain(|(of, _), _| *of != topic);
-            } else if let Step::Died { entry, id, .. } = *step {
-                let (_, original) = self.place_of(entry);
-                self.dead.insert(id, original);
+            match *step {
+                Step::Pointed { topic, name, location } => {
+                    let place = (topic, name);
+                    let before = self.pointers.get(&place).map(|(location, _)| *location);
+                    earlier.entry(place).or_default().extend(before);
+                    set.entry(place).or_default().push(location);
+                }
+                Step::TopicGone { topic } => {
+                    self.pointers.retain(|(of, _), _| *of != topic);
+                }
+                Step::Died { entry, id, .. } => {
+                    let (_, original) = self.place_of(entry);
+                    self.dead.insert(id, original);
+                }
+                _ => {}
             }
         }
         self.redriven(batch);

@@ -40,13 +40,15 @@ impl<'a> Judge<'_, 'a> {
     fn batch(&mut self, batch: &Batch) {
         // First all that the batch stores: the order of facts inside it means nothing here.
         for step in self.story.steps_of(batch) {
-            if let Step::Stored(put) = step {
-                if put.stored.dead_letter || put.for_group.is_some() {
+            match step {
+                Step::Stored(put) if (put.stored.dead_letter || put.for_group.is_some()) => {
                     self.messages.insert(put.id, (batch.seq, *put));
                 }
-            } else if let Step::Died { entry, id, .. } = *step {
-                let cursor = self.story.places.cursor_of(entry);
-                self.died_in.insert(id, self.story.places.group_of(cursor));
+                &Step::Died { entry, id, .. } => {
+                    let cursor = self.story.places.cursor_of(entry);
+                    self.died_in.insert(id, self.story.places.group_of(cursor));
+                }
+                _ => {}
             }
         }
         for step in self.story.steps_of(batch) {

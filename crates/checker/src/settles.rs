@@ -78,23 +78,30 @@ struct Known {
 impl Judge<'_, '_> {
     fn step(&mut self, seq: u64, now: u64, step: &Step<'_>) {
         let places = &self.story.places;
-        if let Step::Granted { entry, granted } = *step {
-            self.shown(seq, entry, granted.lease.attempt);
-        } else if let Step::Ended { entry, attempt, how: How::Acked | How::Purged } = *step {
-            // A late ack of a deleted dead letter finds a settled message.
-            self.entries[entry].acked = attempt;
-            self.entries[entry].acked_at = now;
-        } else if let Step::Opened { life, .. } = *step {
-            let (cursor, generation) = places.lives.key(life);
-            self.cursors[cursor] = Some(generation);
-        } else if let Step::GroupGone { reader } = *step {
-            for cursor in places.cursors_of(reader) {
-                self.cursors[cursor] = None;
+        match *step {
+            Step::Granted { entry, granted } => {
+                self.shown(seq, entry, granted.lease.attempt);
             }
-        } else if let Step::TopicGone { topic } = *step {
-            for cursor in places.cursors_on(topic) {
-                self.cursors[cursor] = None;
+            Step::Ended { entry, attempt, how: How::Acked | How::Purged } => {
+                // A late ack of a deleted dead letter finds a settled message.
+                self.entries[entry].acked = attempt;
+                self.entries[entry].acked_at = now;
             }
+            Step::Opened { life, .. } => {
+                let (cursor, generation) = places.lives.key(life);
+                self.cursors[cursor] = Some(generation);
+            }
+            Step::GroupGone { reader } => {
+                for cursor in places.cursors_of(reader) {
+                    self.cursors[cursor] = None;
+                }
+            }
+            Step::TopicGone { topic } => {
+                for cursor in places.cursors_on(topic) {
+                    self.cursors[cursor] = None;
+                }
+            }
+            _ => {}
         }
     }
 

@@ -11,16 +11,19 @@ use crate::story::{Ask, Outcome, Story};
 pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
     let mut corrupted: BTreeSet<u32> = BTreeSet::new();
     for event in events {
-        if let What::Corrupted { shard, .. } = &event.what {
-            corrupted.insert(*shard);
-        } else if let What::Damaged { shard, why } = &event.what
-            && !corrupted.contains(shard)
-        {
-            findings.add(I56, event.seq, format_args!("shard {shard} has damage: {why}"));
-        } else if let What::Leaked { shard, rows, example } = &event.what {
-            let says =
-                format_args!("shard {shard} keeps {rows} rows of nothing, such as {example}");
-            findings.add(I56, event.seq, says);
+        match &event.what {
+            What::Corrupted { shard, .. } => {
+                corrupted.insert(*shard);
+            }
+            What::Damaged { shard, why } if !corrupted.contains(shard) => {
+                findings.add(I56, event.seq, format_args!("shard {shard} has damage: {why}"));
+            }
+            What::Leaked { shard, rows, example } => {
+                let says =
+                    format_args!("shard {shard} keeps {rows} rows of nothing, such as {example}");
+                findings.add(I56, event.seq, says);
+            }
+            _ => {}
         }
     }
 }

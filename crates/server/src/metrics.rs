@@ -101,30 +101,26 @@ const EFFECTS: [&str; 12] = [
 
 /// Which of them an answer is.
 fn effect(answered: &Answered) -> Option<usize> {
-    let word = if let Ok(Reply::Began(began)) = answered {
-        match began.decision {
+    let word = match answered {
+        Ok(Reply::Began(began)) => match began.decision {
             BeginDecision::Execute => "execute",
             BeginDecision::Probe => "probe",
             BeginDecision::Replay => "replay",
             BeginDecision::Retryable => "retryable",
-        }
-    } else if let Ok(Reply::Finished { effect, repeated: false }) = answered {
-        match effect.state {
+        },
+        Ok(Reply::Finished { effect, repeated: false }) => match effect.state {
             EffectState::Succeeded => "succeeded",
             EffectState::FailedFinal => "failed_final",
             EffectState::FailedRetryable => "failed_retryable",
             EffectState::InProgress | EffectState::InDoubt | EffectState::Parked => "unknown",
+        },
+        Err(Rejection::InProgress { .. }) => "in_progress",
+        Err(Rejection::Parked { .. }) => "parked",
+        Err(Rejection::RequestConflict | Rejection::OutcomeConflict) => "conflict",
+        Err(Rejection::StaleFence { .. }) => "stale",
+        _ => {
+            return None;
         }
-    } else if let Err(Rejection::InProgress { .. }) = answered {
-        "in_progress"
-    } else if let Err(Rejection::Parked { .. }) = answered {
-        "parked"
-    } else if let Err(Rejection::RequestConflict | Rejection::OutcomeConflict) = answered {
-        "conflict"
-    } else if let Err(Rejection::StaleFence { .. }) = answered {
-        "stale"
-    } else {
-        return None;
     };
     EFFECTS.iter().position(|known| *known == word)
 }
@@ -291,17 +287,18 @@ impl Metrics {
     }
 
     fn changed(&self, change: &Change) {
-        if let Change::Message { message, .. } = change {
-            if message.death.is_none() {
+        match change {
+            Change::Message { message, .. } if message.death.is_none() => {
                 self.produced.increment(1);
             }
-        } else if let Change::Close { end: End::Acked, .. } = change {
-            self.acked.increment(1);
-        } else if let Change::Dead(dead) = change {
-            match dead.redriven {
+            Change::Close { end: End::Acked, .. } => {
+                self.acked.increment(1);
+            }
+            Change::Dead(dead) => match dead.redriven {
                 Some(_) => self.redriven.increment(1),
                 None => self.dead_letters[death(dead.reason)].increment(1),
-            }
+            },
+            _ => {}
         }
     }
 

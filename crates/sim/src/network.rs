@@ -81,64 +81,65 @@ impl World {
     }
 
     fn saw_rejection(&mut self, rejection: &Rejection) {
-        let state = if let Rejection::KeyConflict = rejection {
-            "key conflict refused"
-        } else if let Rejection::Exhausted { full: Full::Messages(_), .. } = rejection {
-            "backlog full: messages"
-        } else if let Rejection::Exhausted { full: Full::Bytes(_), .. } = rejection {
-            "backlog full: bytes"
-        } else if let Rejection::StaleLease { state, .. } = rejection {
-            match state {
-                Stale::Leased => "stale ack refused",
-                Stale::Generation => "settle refused: generation",
-                Stale::Settled => "settle refused: settled",
-                Stale::Waiting => "settle refused: waiting",
-                Stale::Dead => "settle refused: dead",
-                // Tombstones are kept for a day, longer than a run: only a restore loses one.
-                Stale::Gone => return,
+        let state = match rejection {
+            Rejection::KeyConflict => "key conflict refused",
+            Rejection::Exhausted { full: Full::Messages(_), .. } => "backlog full: messages",
+            Rejection::Exhausted { full: Full::Bytes(_), .. } => "backlog full: bytes",
+            Rejection::StaleLease { state, .. } => {
+                match state {
+                    Stale::Leased => "stale ack refused",
+                    Stale::Generation => "settle refused: generation",
+                    Stale::Settled => "settle refused: settled",
+                    Stale::Waiting => "settle refused: waiting",
+                    Stale::Dead => "settle refused: dead",
+                    // Tombstones are kept for a day, longer than a run: only a restore loses one.
+                    Stale::Gone => return,
+                }
             }
-        } else if let Rejection::CommitConflict = rejection {
-            "commit refused: other content"
-        } else if let Rejection::InPart { .. } = rejection {
-            "commit refused: part of it"
-        } else if let Some(state) = saw_effect_rejection(rejection) {
-            state
-        } else {
-            return;
+            Rejection::CommitConflict => "commit refused: other content",
+            Rejection::InPart { .. } => "commit refused: part of it",
+            _ => {
+                if let Some(state) = saw_effect_rejection(rejection) {
+                    state
+                } else {
+                    return;
+                }
+            }
         };
         self.stats.saw(state);
     }
 
     fn saw_reply(&mut self, reply: &Reply) {
-        if let Reply::Finished { repeated, .. } = reply {
-            self.stats.saw(if *repeated { "finish repeated" } else { "finish accepted" });
-        } else if let Reply::Committed { repeated, .. } = reply {
-            self.stats.saw(if *repeated { "commit repeated" } else { "commit done" });
+        match reply {
+            Reply::Finished { repeated, .. } => {
+                self.stats.saw(if *repeated { "finish repeated" } else { "finish accepted" });
+            }
+            Reply::Committed { repeated, .. } => {
+                self.stats.saw(if *repeated { "commit repeated" } else { "commit done" });
+            }
+            _ => {}
         }
     }
 }
 
 fn saw_effect_rejection(rejection: &Rejection) -> Option<&'static str> {
-    let state = if let Rejection::RequestConflict = rejection {
-        "effect refused: another request"
-    } else if let Rejection::InProgress { .. } = rejection {
-        "effect refused: in progress"
-    } else if let Rejection::Parked { .. } = rejection {
-        "effect refused: parked"
-    } else if let Rejection::OutcomeConflict = rejection {
-        "finish refused: another outcome"
-    } else if let Rejection::StaleFence { fence, current, .. } = rejection {
-        if fence < current {
-            "finish refused: stale fence"
-        } else {
-            "finish refused: fence is over"
+    let state = match rejection {
+        Rejection::RequestConflict => "effect refused: another request",
+        Rejection::InProgress { .. } => "effect refused: in progress",
+        Rejection::Parked { .. } => "effect refused: parked",
+        Rejection::OutcomeConflict => "finish refused: another outcome",
+        Rejection::StaleFence { fence, current, .. } => {
+            if fence < current {
+                "finish refused: stale fence"
+            } else {
+                "finish refused: fence is over"
+            }
         }
-    } else if let Rejection::Unfinished(_) = rejection {
-        "ack refused: effects not finished"
-    } else if let Rejection::EffectsExpired = rejection {
-        "redrive refused: effects expired"
-    } else {
-        return None;
+        Rejection::Unfinished(_) => "ack refused: effects not finished",
+        Rejection::EffectsExpired => "redrive refused: effects expired",
+        _ => {
+            return None;
+        }
     };
     Some(state)
 }

@@ -288,12 +288,14 @@ async fn nothing_is_open(client: &Client) -> anyhow::Result<()> {
 fn orders(events: &[Event]) -> BTreeSet<u64> {
     let (mut asked, mut orders) = (BTreeMap::new(), BTreeSet::new());
     for event in events {
-        if let What::Invoked { call, op: Op::Produce(produce) } = &event.what
-            && &*produce.topic == TOPIC
-        {
-            asked.insert(*call, produce.message.body);
-        } else if let What::Done { call, reply: Reply::Produced { .. } } = &event.what {
-            orders.extend(asked.get(call));
+        match &event.what {
+            What::Invoked { call, op: Op::Produce(produce) } if &*produce.topic == TOPIC => {
+                asked.insert(*call, produce.message.body);
+            }
+            What::Done { call, reply: Reply::Produced { .. } } => {
+                orders.extend(asked.get(call));
+            }
+            _ => {}
         }
     }
     orders

@@ -51,14 +51,20 @@ pub(crate) fn tally(events: &[Event]) -> Tally {
     let mut acks = HashSet::new();
     let mut tally = Tally::default();
     for event in events {
-        if let What::Invoked { call, op: Op::Settle { verb: Verb::Ack, .. } } = &event.what {
-            acks.insert(*call);
-        } else if let What::Done { reply: Reply::Produced { .. }, .. } = &event.what {
-            tally.produced += 1;
-        } else if let What::Done { call, reply: Reply::Settled } = &event.what {
-            tally.acked += u64::from(acks.contains(call));
-        } else if let What::Unknown { .. } = &event.what {
-            tally.unknown += 1;
+        match &event.what {
+            What::Invoked { call, op: Op::Settle { verb: Verb::Ack, .. } } => {
+                acks.insert(*call);
+            }
+            What::Done { reply: Reply::Produced { .. }, .. } => {
+                tally.produced += 1;
+            }
+            What::Done { call, reply: Reply::Settled } => {
+                tally.acked += u64::from(acks.contains(call));
+            }
+            What::Unknown { .. } => {
+                tally.unknown += 1;
+            }
+            _ => {}
         }
     }
     tally
@@ -71,23 +77,27 @@ pub(crate) fn stakes(events: &[Event]) -> Vec<(u64, u64)> {
     let mut leased = HashMap::new();
     let mut stakes = Vec::new();
     for event in events {
-        if let What::Invoked { call, op: Op::Produce(_) } = &event.what {
-            produces.insert(*call);
-        } else if let What::Invoked { call, op: Op::Settle { lease, .. } } = &event.what {
-            settles.insert(*call, lease);
-        } else if let What::Delivered(delivery) = &event.what {
-            leased.insert(&delivery.lease, event.at + LEASE_MS);
-        } else if let What::Done { call, .. }
-        | What::Refused { call, .. }
-        | What::Unknown { call } = &event.what
-        {
-            produces.remove(call);
-            if let Some(lease) = settles.remove(call) {
-                leased.remove(lease);
+        match &event.what {
+            What::Invoked { call, op: Op::Produce(_) } => {
+                produces.insert(*call);
             }
-        } else if let What::Fault { .. } = &event.what {
-            leased.retain(|_, until| *until > event.at);
-            stakes.push((produces.len() as u64, leased.len() as u64));
+            What::Invoked { call, op: Op::Settle { lease, .. } } => {
+                settles.insert(*call, lease);
+            }
+            What::Delivered(delivery) => {
+                leased.insert(&delivery.lease, event.at + LEASE_MS);
+            }
+            What::Done { call, .. } | What::Refused { call, .. } | What::Unknown { call } => {
+                produces.remove(call);
+                if let Some(lease) = settles.remove(call) {
+                    leased.remove(lease);
+                }
+            }
+            What::Fault { .. } => {
+                leased.retain(|_, until| *until > event.at);
+                stakes.push((produces.len() as u64, leased.len() as u64));
+            }
+            _ => {}
         }
     }
     stakes

@@ -164,29 +164,33 @@ fn judge(samples: &[Sample], events: &[Event], ends: &BTreeMap<u32, u64>) -> Oks
     let mut invoked = HashMap::new();
     let mut oks = Oks::default();
     for event in events {
-        if let What::Invoked { call, .. } = &event.what {
-            invoked.insert(*call, event.at);
-        } else if let What::Done { call, .. } = &event.what {
-            oks.all += 1;
-            let asked = invoked.remove(call).unwrap_or(event.at);
-            let before = samples[..samples.partition_point(|one| one.heard < asked)].last();
-            let after = samples.get(samples.partition_point(|one| one.asked <= event.at));
-            let (Some(before), Some(after)) = (before, after) else { continue };
-            let (before, after) = (before.position, after.position);
-            let Some(end) =
-                ends.get(&before.timeline).filter(|_| before.timeline == after.timeline)
-            else {
-                oks.kept += u64::from(before.timeline == after.timeline);
-                continue;
-            };
-            oks.kept += u64::from(after.lsn <= *end);
-            if before.lsn >= *end {
-                oks.beyond += 1;
-                let end = Position { timeline: before.timeline, lsn: *end };
-                oks.first.get_or_insert_with(|| {
-                    format!("call {call}, between {before} and {after}, ended at {end}")
-                });
+        match &event.what {
+            What::Invoked { call, .. } => {
+                invoked.insert(*call, event.at);
             }
+            What::Done { call, .. } => {
+                oks.all += 1;
+                let asked = invoked.remove(call).unwrap_or(event.at);
+                let before = samples[..samples.partition_point(|one| one.heard < asked)].last();
+                let after = samples.get(samples.partition_point(|one| one.asked <= event.at));
+                let (Some(before), Some(after)) = (before, after) else { continue };
+                let (before, after) = (before.position, after.position);
+                let Some(end) =
+                    ends.get(&before.timeline).filter(|_| before.timeline == after.timeline)
+                else {
+                    oks.kept += u64::from(before.timeline == after.timeline);
+                    continue;
+                };
+                oks.kept += u64::from(after.lsn <= *end);
+                if before.lsn >= *end {
+                    oks.beyond += 1;
+                    let end = Position { timeline: before.timeline, lsn: *end };
+                    oks.first.get_or_insert_with(|| {
+                        format!("call {call}, between {before} and {after}, ended at {end}")
+                    });
+                }
+            }
+            _ => {}
         }
     }
     oks

@@ -48,14 +48,19 @@ pub(crate) fn told(events: &[Event]) -> Decisions {
     };
     let (mut asked, mut told) = (BTreeMap::new(), BTreeMap::new());
     for event in events {
-        if let What::Invoked { call, op: Op::Finish { right, outcome, .. } } = &event.what {
-            asked.insert(*call, (which("finish", right), Some(outcome_hash(outcome))));
-        } else if let What::Done { call, reply: Reply::Ok } = &event.what {
-            told.extend(asked.remove(call));
-        } else if let What::Done { reply: Reply::Began { decision, right, .. }, .. } = &event.what
-            && *decision == Decision::Execute
-        {
-            told.insert(which("begin", right), None);
+        match &event.what {
+            What::Invoked { call, op: Op::Finish { right, outcome, .. } } => {
+                asked.insert(*call, (which("finish", right), Some(outcome_hash(outcome))));
+            }
+            What::Done { call, reply: Reply::Ok } => {
+                told.extend(asked.remove(call));
+            }
+            What::Done { reply: Reply::Began { decision, right, .. }, .. }
+                if *decision == Decision::Execute =>
+            {
+                told.insert(which("begin", right), None);
+            }
+            _ => {}
         }
     }
     told

@@ -26,23 +26,31 @@ impl<'s, 'a> Leases<'s, 'a> {
 
     pub(super) fn step(&mut self, step: &Step<'_>) {
         let places = &self.story.places;
-        if let Step::Granted { entry, granted } = *step {
-            self.entries[entry] = Entry { leased: granted.lease.attempt, is_open: true };
-        } else if let Step::Ended { entry, how, .. } = *step {
-            let is_open = match how {
-                How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => true,
-                How::Acked | How::Dead { .. } | How::Purged => false,
-            };
-            self.entries[entry] = Entry { leased: 0, is_open };
-        } else if let Step::Died { entry, .. } = *step {
-            self.entries[entry] = Entry::default();
-        } else if let Step::Opened { life, .. } = *step {
-            let (cursor, generation) = places.lives.key(life);
-            self.cursors[cursor] = Some(generation);
-        } else if let Step::GroupGone { reader } = *step {
-            places.cursors_of(reader).for_each(|cursor| self.cursors[cursor] = None);
-        } else if let Step::TopicGone { topic } = *step {
-            places.cursors_on(topic).for_each(|cursor| self.cursors[cursor] = None);
+        match *step {
+            Step::Granted { entry, granted } => {
+                self.entries[entry] = Entry { leased: granted.lease.attempt, is_open: true };
+            }
+            Step::Ended { entry, how, .. } => {
+                let is_open = match how {
+                    How::Nacked { .. } | How::Expired { .. } | How::Returned { .. } => true,
+                    How::Acked | How::Dead { .. } | How::Purged => false,
+                };
+                self.entries[entry] = Entry { leased: 0, is_open };
+            }
+            Step::Died { entry, .. } => {
+                self.entries[entry] = Entry::default();
+            }
+            Step::Opened { life, .. } => {
+                let (cursor, generation) = places.lives.key(life);
+                self.cursors[cursor] = Some(generation);
+            }
+            Step::GroupGone { reader } => {
+                places.cursors_of(reader).for_each(|cursor| self.cursors[cursor] = None);
+            }
+            Step::TopicGone { topic } => {
+                places.cursors_on(topic).for_each(|cursor| self.cursors[cursor] = None);
+            }
+            _ => {}
         }
     }
 

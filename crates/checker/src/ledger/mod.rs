@@ -181,16 +181,20 @@ impl<'s, 'a> Judge<'s, 'a> {
         for step in story.steps_of(batch) {
             self.leases.step(step);
             self.accepted.step(story, batch.now, step);
-            if let Step::Recorded { effect, under, record } = *step {
-                let former = self.effects[effect];
-                self.earlier.entry(effect).or_default().push(former);
-                let known = self.recorded(effect, former, record, under);
-                self.effects[effect] = Some(known);
-                if let Some(entry) = under {
-                    self.begun.entry(entry).or_default().push(effect);
+            match *step {
+                Step::Recorded { effect, under, record } => {
+                    let former = self.effects[effect];
+                    self.earlier.entry(effect).or_default().push(former);
+                    let known = self.recorded(effect, former, record, under);
+                    self.effects[effect] = Some(known);
+                    if let Some(entry) = under {
+                        self.begun.entry(entry).or_default().push(effect);
+                    }
                 }
-            } else if let Step::Ended { entry, how: How::Acked, .. } = *step {
-                self.acked(entry);
+                Step::Ended { entry, how: How::Acked, .. } => {
+                    self.acked(entry);
+                }
+                _ => {}
             }
         }
         self.close();

@@ -71,14 +71,19 @@ impl<'a> Model<'_, 'a> {
         if call.outcome.is_refused() {
             return;
         }
-        if let Ask::Purge { ids, dry_run: false } = call.ask {
-            for id in ids.iter().filter_map(|id| self.story.places.labels.find(id)) {
-                self.operator.purge_asked[id] = true;
+        match call.ask {
+            Ask::Purge { ids, dry_run: false } => {
+                for id in ids.iter().filter_map(|id| self.story.places.labels.find(id)) {
+                    self.operator.purge_asked[id] = true;
+                }
             }
-        } else if let Ask::DeleteGroup(reader) = call.ask {
-            self.operator.delete_asked[reader] = true;
-        } else if let Ask::DeleteTopic(topic) = call.ask {
-            self.operator.topic_delete_asked[topic] = true;
+            Ask::DeleteGroup(reader) => {
+                self.operator.delete_asked[reader] = true;
+            }
+            Ask::DeleteTopic(topic) => {
+                self.operator.topic_delete_asked[topic] = true;
+            }
+            _ => {}
         }
     }
 

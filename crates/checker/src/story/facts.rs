@@ -29,70 +29,84 @@ pub(super) fn tell<'a>(story: &mut Story<'a>, calls: &FastMap<u64, CallId>, fact
 }
 
 fn of_a_message<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
-    let step = if let Fact::Stored(stored) = fact {
-        Step::Stored(put(places, stored))
-    } else if let Fact::Deduplicated { topic, tenant, idem, id } = fact {
-        let (topic, tenant) = (places.names.id(topic), places.names.id(tenant));
-        let identity = (topic, tenant, places.names.id(idem));
-        Step::Deduplicated { identity: places.identities.id(identity), id: places.labels.id(id) }
-    } else if let Fact::Pinned { topic, tenant, idem, until } = fact {
-        let (topic, tenant) = (places.names.id(topic), places.names.id(tenant));
-        let identity = (topic, tenant, places.names.id(idem));
-        Step::Pinned { identity: places.identities.id(identity), until: *until }
-    } else if let Fact::Redriven { id, new, group } = fact {
-        let (id, new) = (places.labels.id(id), places.labels.id(new));
-        Step::Redriven { id, new, group: places.names.id(group) }
-    } else if let Fact::Trimmed { topic, partition, first } = fact {
-        Step::Trimmed { lane: places.lane(topic, *partition), first: *first }
-    } else if let Fact::Dropped { id } = fact {
-        Step::Dropped { id: places.labels.id(id) }
-    } else if let Fact::Lost { topic, partition, offset } = fact {
-        Step::Lost { lane: places.lane(topic, *partition), offset: *offset }
-    } else {
-        return None;
+    let step = match fact {
+        Fact::Stored(stored) => Step::Stored(put(places, stored)),
+        Fact::Deduplicated { topic, tenant, idem, id } => {
+            let (topic, tenant) = (places.names.id(topic), places.names.id(tenant));
+            let identity = (topic, tenant, places.names.id(idem));
+            Step::Deduplicated {
+                identity: places.identities.id(identity),
+                id: places.labels.id(id),
+            }
+        }
+        Fact::Pinned { topic, tenant, idem, until } => {
+            let (topic, tenant) = (places.names.id(topic), places.names.id(tenant));
+            let identity = (topic, tenant, places.names.id(idem));
+            Step::Pinned { identity: places.identities.id(identity), until: *until }
+        }
+        Fact::Redriven { id, new, group } => {
+            let (id, new) = (places.labels.id(id), places.labels.id(new));
+            Step::Redriven { id, new, group: places.names.id(group) }
+        }
+        Fact::Trimmed { topic, partition, first } => {
+            Step::Trimmed { lane: places.lane(topic, *partition), first: *first }
+        }
+        Fact::Dropped { id } => Step::Dropped { id: places.labels.id(id) },
+        Fact::Lost { topic, partition, offset } => {
+            Step::Lost { lane: places.lane(topic, *partition), offset: *offset }
+        }
+        _ => {
+            return None;
+        }
     };
     Some(step)
 }
 
 fn of_a_group<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
-    let step = if let Fact::Moved { topic, group, partition, generation, offset } = fact {
-        let life = places.life(topic, group, *partition, *generation);
-        Step::Opened { life, offset: *offset }
-    } else if let Fact::Passed { topic, group, generation, partition, offset } = fact {
-        let life = places.life(topic, group, *partition, *generation);
-        Step::Passed { entry: places.entry(life, *offset) }
-    } else if let Fact::GroupGone { topic, group } = fact {
-        Step::GroupGone { reader: places.reader(topic, group) }
-    } else if let Fact::TopicGone { topic } = fact {
-        Step::TopicGone { topic: places.names.id(topic) }
-    } else if let Fact::Set(settings) = fact {
-        Step::Set { topic: places.names.id(&settings.topic), settings }
-    } else if let Fact::Paused { topic, group, until } = fact {
-        Step::Paused { reader: places.reader(topic, group), until: *until }
-    } else if let Fact::Resumed { topic, group } = fact {
-        Step::Resumed { reader: places.reader(topic, group) }
-    } else if let Fact::Joined { consumer, topic, group } = fact {
-        let reader = places.reader(topic, group);
-        Step::Joined { consumer: *consumer, reader }
-    } else {
-        return None;
+    let step = match fact {
+        Fact::Moved { topic, group, partition, generation, offset } => {
+            let life = places.life(topic, group, *partition, *generation);
+            Step::Opened { life, offset: *offset }
+        }
+        Fact::Passed { topic, group, generation, partition, offset } => {
+            let life = places.life(topic, group, *partition, *generation);
+            Step::Passed { entry: places.entry(life, *offset) }
+        }
+        Fact::GroupGone { topic, group } => Step::GroupGone { reader: places.reader(topic, group) },
+        Fact::TopicGone { topic } => Step::TopicGone { topic: places.names.id(topic) },
+        Fact::Set(settings) => Step::Set { topic: places.names.id(&settings.topic), settings },
+        Fact::Paused { topic, group, until } => {
+            Step::Paused { reader: places.reader(topic, group), until: *until }
+        }
+        Fact::Resumed { topic, group } => Step::Resumed { reader: places.reader(topic, group) },
+        Fact::Joined { consumer, topic, group } => {
+            let reader = places.reader(topic, group);
+            Step::Joined { consumer: *consumer, reader }
+        }
+        _ => {
+            return None;
+        }
     };
     Some(step)
 }
 
 fn of_a_lease<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {
-    let step = if let Fact::Granted(granted) = fact {
-        Step::Granted { entry: places.leased(&granted.lease), granted }
-    } else if let Fact::Extended { lease, until } = fact {
-        let entry = places.leased(lease);
-        Step::Extended { entry, attempt: lease.attempt, until: *until }
-    } else if let Fact::Ended { lease, how } = fact {
-        Step::Ended { entry: places.leased(lease), attempt: lease.attempt, how: *how }
-    } else if let Fact::Died { lease, reason, id } = fact {
-        let (entry, attempt) = (places.leased(lease), lease.attempt);
-        Step::Died { entry, attempt, reason, id: places.labels.id(id) }
-    } else {
-        return None;
+    let step = match fact {
+        Fact::Granted(granted) => Step::Granted { entry: places.leased(&granted.lease), granted },
+        Fact::Extended { lease, until } => {
+            let entry = places.leased(lease);
+            Step::Extended { entry, attempt: lease.attempt, until: *until }
+        }
+        Fact::Ended { lease, how } => {
+            Step::Ended { entry: places.leased(lease), attempt: lease.attempt, how: *how }
+        }
+        Fact::Died { lease, reason, id } => {
+            let (entry, attempt) = (places.leased(lease), lease.attempt);
+            Step::Died { entry, attempt, reason, id: places.labels.id(id) }
+        }
+        _ => {
+            return None;
+        }
     };
     Some(step)
 }
@@ -110,22 +124,23 @@ fn of_a_commit<'a>(
     calls: &FastMap<u64, CallId>,
     fact: &'a Fact,
 ) -> Option<Step<'a>> {
-    let step = if let Fact::Committed { call, until } = fact {
-        Step::Committed { call: *calls.get(call)?, until: *until }
-    } else if let Fact::Sent { to, number, message, .. } = fact {
-        Step::Sent { to: *to, number: *number, content: message }
-    } else if let Fact::Arrived { from, through } = *fact {
-        Step::Arrived { from, through }
-    } else if let Fact::TurnedAway { from, number } = *fact {
-        Step::TurnedAway { from, number }
-    } else if let Fact::Left { to, number } = *fact {
-        Step::Left { to, number }
-    } else if let Fact::Pointed { topic, name, location } = fact {
-        Step::Pointed { topic: places.names.id(topic), name, location }
-    } else if let Fact::CameBack { id } = fact {
-        Step::CameBack { id: places.labels.id(id) }
-    } else {
-        return None;
+    let step = match fact {
+        Fact::Committed { call, until } => {
+            Step::Committed { call: *calls.get(call)?, until: *until }
+        }
+        Fact::Sent { to, number, message, .. } => {
+            Step::Sent { to: *to, number: *number, content: message }
+        }
+        &Fact::Arrived { from, through } => Step::Arrived { from, through },
+        &Fact::TurnedAway { from, number } => Step::TurnedAway { from, number },
+        &Fact::Left { to, number } => Step::Left { to, number },
+        Fact::Pointed { topic, name, location } => {
+            Step::Pointed { topic: places.names.id(topic), name, location }
+        }
+        Fact::CameBack { id } => Step::CameBack { id: places.labels.id(id) },
+        _ => {
+            return None;
+        }
     };
     Some(step)
 }

@@ -263,12 +263,10 @@ impl Call for EffectQuery {
     }
 
     fn reply(reply: Reply) -> Option<NamedEffect> {
-        if let Reply::Effect(effect) = reply {
-            Some(NamedEffect::Effect(effect))
-        } else if let Reply::TakenKey(produced) = reply {
-            Some(NamedEffect::Produced(produced))
-        } else {
-            None
+        match reply {
+            Reply::Effect(effect) => Some(NamedEffect::Effect(effect)),
+            Reply::TakenKey(produced) => Some(NamedEffect::Produced(produced)),
+            _ => None,
         }
     }
 }

@@ -130,36 +130,42 @@ pub(crate) fn fingerprint<T: Serialize>(value: &T) -> [u8; 16] {
 /// The row a change puts or deletes, if it is one that deciding looks up and that needs no packing.
 pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
     let note_key = |generation, lane, offset| Key::Note { generation, lane, offset };
-    let row = if let Change::Record(record) = change {
-        Row {
+    let row = match change {
+        Change::Record(record) => Row {
             key: Key::Record { kind: record.kind, hash: record.hash },
             columns: Columns::Record { expires: record.expires, bucket: record.bucket },
             body: record.body.clone(),
+        },
+        Change::Note { generation, lane, offset, text, .. } => {
+            plain(note_key(*generation, *lane, *offset), Bytes::copy_from_slice(text.as_bytes()))
         }
-    } else if let Change::Note { generation, lane, offset, text, .. } = change {
-        plain(note_key(*generation, *lane, *offset), Bytes::copy_from_slice(text.as_bytes()))
-    } else if let Change::NoteGone { generation, lane, offset } = change {
-        return Some((note_key(*generation, *lane, *offset), None));
-    } else if let Change::DeadGone { topic, seq } = *change {
-        return Some((Key::Dead { topic, seq }, None));
-    } else if let Change::MessageGone { topic, lane, offset } = *change {
-        return Some((Key::Page { topic, lane, last: offset }, None));
-    } else if let Change::Dead(dead) = change {
-        named::put_dead(dead)
-    } else if let Change::Effect(effect) = change {
-        effect::put_effect(effect)
-    } else if let Change::Held { generation, lane, offset, hash } = *change {
-        plain(Key::Held { generation, lane, offset, hash }, Bytes::new())
-    } else if let Change::Outbox { target, seq, message } = change {
-        plain(Key::Outbox { target: *target, seq: *seq }, seal(message))
-    } else if let Change::Pointer(row) = change {
-        pointer::put_pointer(row)
-    } else if let Change::OutboxGone { target, seq } = *change {
-        return Some((Key::Outbox { target, seq }, None));
-    } else if let Change::HeldGone { generation, lane, offset, hash } = *change {
-        return Some((Key::Held { generation, lane, offset, hash }, None));
-    } else {
-        return None;
+        Change::NoteGone { generation, lane, offset } => {
+            return Some((note_key(*generation, *lane, *offset), None));
+        }
+        &Change::DeadGone { topic, seq } => {
+            return Some((Key::Dead { topic, seq }, None));
+        }
+        &Change::MessageGone { topic, lane, offset } => {
+            return Some((Key::Page { topic, lane, last: offset }, None));
+        }
+        Change::Dead(dead) => named::put_dead(dead),
+        Change::Effect(effect) => effect::put_effect(effect),
+        &Change::Held { generation, lane, offset, hash } => {
+            plain(Key::Held { generation, lane, offset, hash }, Bytes::new())
+        }
+        Change::Outbox { target, seq, message } => {
+            plain(Key::Outbox { target: *target, seq: *seq }, seal(message))
+        }
+        Change::Pointer(row) => pointer::put_pointer(row),
+        &Change::OutboxGone { target, seq } => {
+            return Some((Key::Outbox { target, seq }, None));
+        }
+        &Change::HeldGone { generation, lane, offset, hash } => {
+            return Some((Key::Held { generation, lane, offset, hash }, None));
+        }
+        _ => {
+            return None;
+        }
     };
     Some((row.key.clone(), Some(row)))
 }

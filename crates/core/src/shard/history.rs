@@ -16,14 +16,13 @@ use crate::time::Timestamp;
 impl Shard {
     /// What a change, one of `all` of its decision, tells of a message. Asked before it is absorbed.
     pub(super) fn event(&self, now: Timestamp, change: &Change, all: &[Change]) -> Option<Change> {
-        let (of, lane, offset, after) =
-            if let Change::Open { group, lane, offset, entry, .. } = change {
-                (group, *lane, *offset, Ok(entry))
-            } else if let Change::Close { group, lane, offset, end } = change {
-                (group, *lane, *offset, Err(end))
-            } else {
+        let (of, lane, offset, after) = match change {
+            Change::Open { group, lane, offset, entry, .. } => (group, *lane, *offset, Ok(entry)),
+            Change::Close { group, lane, offset, end } => (group, *lane, *offset, Err(end)),
+            _ => {
                 return None;
-            };
+            }
+        };
         let group = self.groups.get(of)?;
         let topic = self.topics.get(&group.row.topic).filter(|topic| topic.settings.history)?;
         let before = group.cursors.get(lane.index())?.open.get(offset).map(|open| &open.entry);

@@ -125,11 +125,15 @@ impl Moment {
                 }
             };
             seen.problems.extend(verify(&row).err().map(|damaged| damaged.to_string()));
-            if let Key::Head { batch } = row.key {
-                seen.batch = seen.batch.max(batch);
-            } else if let Key::Page { topic, lane, last } = row.key {
-                let end = ends.entry((topic, lane)).or_insert(0);
-                *end = (*end).max(last + 1);
+            match row.key {
+                Key::Head { batch } => {
+                    seen.batch = seen.batch.max(batch);
+                }
+                Key::Page { topic, lane, last } => {
+                    let end = ends.entry((topic, lane)).or_insert(0);
+                    *end = (*end).max(last + 1);
+                }
+                _ => {}
             }
         }
         Ok(())
