@@ -10,58 +10,13 @@
 //!
 //! It does not know: storage, time, chance, other shards, HTTP.
 
-mod absorb;
-mod audit;
-mod backlog;
-mod backoff;
-mod beside;
-mod bury;
-mod cache;
-mod capacity;
-mod commit;
-mod dead;
-mod dedupe;
-mod delete;
+mod chores;
 mod dispatch;
-mod drop;
-mod expiry;
-mod explain;
-mod extend;
-mod group;
-mod history;
-mod idle;
-mod image;
-mod join;
-mod lapse;
 mod ledger;
-mod live;
-mod maintain;
-mod open;
-mod outbox;
-mod partition;
-mod patch;
-mod pause;
-mod peek;
-mod pointer;
-mod produce;
-mod purge;
-mod quarantine;
 mod read_ahead;
-mod redrive;
-mod reopen;
-mod repair;
-mod retention;
-mod route;
-mod says;
-mod seek;
-mod settle;
-mod since;
+mod rules;
 mod state;
-mod sweep;
-mod tombstone;
-mod topic;
-mod view;
-mod violation;
+mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,15 +31,18 @@ use crate::row::MarkKind;
 use crate::settings::Settings;
 use crate::time::Timestamp;
 
-pub use image::Image;
+pub use state::image::Image;
 
-pub(crate) use cache::{Kept, Staged};
-pub(crate) use open::{Open, OpenEntries};
+pub(crate) use state::cache::{Kept, Staged};
+pub(crate) use state::open::{Open, OpenEntries};
 pub(crate) use state::{Cursor, DamagedBlock, Group, Topic};
 #[cfg(fuzzing)]
-pub(crate) use {commit::CommitRecord, dedupe::DedupeRecord, route::Pin, tombstone::Tombstone};
+pub(crate) use {
+    rules::dedupe::DedupeRecord, rules::tombstone::Tombstone, verbs::commit::CommitRecord,
+    verbs::route::Pin,
+};
 
-use cache::Cache;
+use state::cache::Cache;
 use state::{Live, Owners, Wakeup};
 
 /// What a shard is told when it is made.
@@ -369,7 +327,7 @@ impl Shard {
             Command::ListEffects(list) => self.list_effects(now, list, found),
             Command::ViewChain { namespace, .. } => Ok(self.view_chain(namespace)),
             Command::ReadAudit(read) => self.read_audit(read, found),
-            Command::StorageLow(is_low) => Ok(backlog::storage_low(*is_low)),
+            Command::StorageLow(is_low) => Ok(rules::backlog::storage_low(*is_low)),
         }
     }
 

@@ -11,9 +11,9 @@ use crate::message::{DeathReason, Message};
 use crate::pack::effect_hash;
 use crate::pipeline::found::Found;
 use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
-use crate::shard::extend::check_lease;
-use crate::shard::join::check_owner;
-use crate::shard::settle::{Held, open};
+use crate::shard::verbs::extend::check_lease;
+use crate::shard::verbs::join::check_owner;
+use crate::shard::verbs::settle::{Held, open};
 use crate::shard::{Decided, Refusal, Shard};
 use crate::time::Timestamp;
 use crate::token::EffectToken;
@@ -46,12 +46,7 @@ enum Place<'a> {
 }
 
 impl Shard {
-    pub(in crate::shard) fn begin(
-        &self,
-        now: Timestamp,
-        begin: &Begin,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn begin(&self, now: Timestamp, begin: &Begin, found: &Found<'_>) -> Decided {
         check(begin)?;
         let asked = self.asked(now, begin, found)?;
         let again = matches!(asked.place, Place::Alone { again: true, .. });
@@ -144,7 +139,7 @@ impl Shard {
         }
     }
 
-    pub(in crate::shard) fn id_of(&self, held: &Held<'_>, message: &Message) -> MessageId {
+    pub(crate) fn id_of(&self, held: &Held<'_>, message: &Message) -> MessageId {
         self.message_id_of(held).under(message.restore)
     }
 

@@ -5,9 +5,9 @@ use crate::command::{ExtendEffect, Finish, FinishStatus, Missing, Rejection, Rep
 use crate::effect::{DoubtCause, EffectRow, EffectState, Outcome};
 use crate::limits::{REASON_BYTES_MAX, RESULT_BYTES_MAX};
 use crate::pipeline::found::Found;
-use crate::shard::expiry::cut;
-use crate::shard::extend::check_lease;
-use crate::shard::settle::open;
+use crate::shard::chores::expiry::cut;
+use crate::shard::verbs::extend::check_lease;
+use crate::shard::verbs::settle::open;
 use crate::shard::{Decided, Refusal, Shard};
 use crate::time::Timestamp;
 use crate::token::EffectToken;
@@ -28,12 +28,7 @@ impl FinishStatus {
 }
 
 impl Shard {
-    pub(in crate::shard) fn finish(
-        &self,
-        now: Timestamp,
-        finish: &Finish,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn finish(&self, now: Timestamp, finish: &Finish, found: &Found<'_>) -> Decided {
         check(finish)?;
         let row = self.granted(now, &finish.token, found)?;
         let mut decision = Decision::reply(Reply::Done);
@@ -86,7 +81,7 @@ impl Shard {
     }
 
     /// One lease: under a delivery it is the delivery's that goes on.
-    pub(in crate::shard) fn extend_effect(
+    pub(crate) fn extend_effect(
         &self,
         now: Timestamp,
         extend: &ExtendEffect,
@@ -118,13 +113,13 @@ impl Shard {
 }
 
 /// Whether a token was granted for this life of an effect. A record hash alone does not say of which namespace.
-pub(in crate::shard) fn is_of(token: &EffectToken, row: &EffectRow) -> bool {
+pub(crate) fn is_of(token: &EffectToken, row: &EffectRow) -> bool {
     row.born == token.born && row.name.namespace == token.namespace
 }
 
 /// What a finish makes of an effect; `None`: it had been said before. Late, in doubt or parked, but by the
 /// latest fence: it is the best evidence there is.
-pub(in crate::shard) fn conclude(
+pub(crate) fn conclude(
     now: Timestamp,
     row: &EffectRow,
     finish: &Finish,
@@ -175,7 +170,7 @@ fn stale(now: Timestamp, token: &EffectToken, row: &EffectRow) -> Rejection {
 }
 
 /// What goes with which status.
-pub(in crate::shard) fn check(finish: &Finish) -> Result<(), Rejection> {
+pub(crate) fn check(finish: &Finish) -> Result<(), Rejection> {
     check_outcome(finish.status, &finish.outcome)
 }
 

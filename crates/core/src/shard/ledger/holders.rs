@@ -99,7 +99,7 @@ impl Shard {
     }
 
     /// Rows that tell what the first stretch of a dropped cursor held.
-    pub(in crate::shard) fn held_lookup(
+    pub(crate) fn held_lookup(
         generation: Generation,
         (lane, from, to): (Lane, Offset, Offset),
     ) -> Lookup {

@@ -13,7 +13,7 @@ use crate::time::Timestamp;
 
 impl Shard {
     /// One slice. They are those without an end, so what is over and forgotten costs nothing.
-    pub(in crate::shard) fn list_effects(
+    pub(crate) fn list_effects(
         &self,
         now: Timestamp,
         list: &ListEffects,

@@ -11,12 +11,12 @@ use crate::pipeline::found::Found;
 use crate::settings::OnDoubt;
 use crate::shard::ledger::Effects;
 use crate::shard::ledger::begin::{accepted_at, hold_of, is_of_earlier_life};
-use crate::shard::settle::Held;
+use crate::shard::verbs::settle::Held;
 use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
 
 /// The effect of a message's own key, ended by its commit.
-pub(in crate::shard) struct Own {
+pub(crate) struct Own {
     row: EffectRow,
     /// Its fence was granted for this.
     is_granted: bool,
@@ -26,7 +26,7 @@ pub(in crate::shard) struct Own {
 
 impl Shard {
     /// The effect of the message's own key, if this is its end.
-    pub(in crate::shard) fn own_result(
+    pub(crate) fn own_result(
         &self,
         now: Timestamp,
         held: &Held<'_>,
@@ -102,7 +102,7 @@ impl Shard {
     }
 
     /// It is a begin and a finish in one.
-    pub(in crate::shard) fn put_own(&self, now: Timestamp, own: Own, changes: &mut Vec<Change>) {
+    pub(crate) fn put_own(&self, now: Timestamp, own: Own, changes: &mut Vec<Change>) {
         let Own { row, is_granted, is_begun } = own;
         if is_granted {
             self.audit_begin(now, &row, changes);

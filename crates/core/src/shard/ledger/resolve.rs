@@ -5,18 +5,13 @@ use crate::command::{FinishStatus, Missing, Rejection, Reply, Resolve};
 use crate::effect::{EffectRow, EffectState, Resolution, ResolvedAs};
 use crate::limits::REASON_BYTES_MAX;
 use crate::pipeline::found::Found;
-use crate::shard::expiry::cut;
+use crate::shard::chores::expiry::cut;
 use crate::shard::ledger::finish::{check_outcome, kept};
 use crate::shard::{Decided, Shard};
 use crate::time::Timestamp;
 
 impl Shard {
-    pub(in crate::shard) fn resolve(
-        &self,
-        now: Timestamp,
-        resolve: &Resolve,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn resolve(&self, now: Timestamp, resolve: &Resolve, found: &Found<'_>) -> Decided {
         for (field, text) in [("by", &resolve.by), ("reason", &resolve.reason)] {
             if text.is_empty() {
                 return Err(

@@ -4,10 +4,10 @@ use crate::command::EffectView;
 use crate::effect::{Doubt, DoubtCause, EffectRow, EffectState};
 use crate::id::Text;
 use crate::settings::OnDoubt;
-use crate::shard::says::span;
+use crate::shard::verbs::says::span;
 use crate::time::Timestamp;
 
-pub(in crate::shard) fn of_effect(now: Timestamp, view: &EffectView) -> Text {
+pub(crate) fn of_effect(now: Timestamp, view: &EffectView) -> Text {
     let EffectView { row, state, held_until, .. } = view;
     let said = match state {
         EffectState::InProgress => in_progress(now, row, *held_until),

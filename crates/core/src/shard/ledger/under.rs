@@ -6,13 +6,13 @@ use crate::effect::{DoubtCause, EffectRow, EffectState};
 use crate::id::Text;
 use crate::pipeline::found::Found;
 use crate::row::Hash16;
-use crate::shard::settle::Held;
+use crate::shard::verbs::settle::Held;
 use crate::shard::{Refusal, Shard};
 use crate::time::Timestamp;
 
 impl Shard {
     /// The attempt is over and its message is not: what it began and did not finish is in doubt at once.
-    pub(in crate::shard) fn doubt_effects(
+    pub(crate) fn doubt_effects(
         &self,
         now: Timestamp,
         effects: Effects,
@@ -25,7 +25,7 @@ impl Shard {
     }
 
     /// The message is done: the time of its outcomes begins. Refused while one is not known.
-    pub(in crate::shard) fn end_effects(
+    pub(crate) fn end_effects(
         &self,
         now: Timestamp,
         held: &Held<'_>,
@@ -43,7 +43,7 @@ impl Shard {
     }
 
     /// The message is a dead letter: the time of what is known begins, the rest stays in doubt.
-    pub(in crate::shard) fn orphan_effects(
+    pub(crate) fn orphan_effects(
         &self,
         now: Timestamp,
         held: &Held<'_>,
@@ -75,7 +75,7 @@ impl Shard {
     }
 
     /// Effects of an open entry. Nothing is read where none were begun.
-    pub(in crate::shard) fn effects_under(
+    pub(crate) fn effects_under(
         &self,
         now: Timestamp,
         held: &Held<'_>,
@@ -128,17 +128,17 @@ fn doubted(now: Timestamp, row: &EffectRow, cause: DoubtCause) -> Option<EffectR
 
 /// What was begun under an open entry.
 #[derive(Default)]
-pub(in crate::shard) struct Effects {
+pub(crate) struct Effects {
     hashes: Vec<Hash16>,
     /// As they are now.
-    pub(in crate::shard) rows: Vec<EffectRow>,
+    pub(crate) rows: Vec<EffectRow>,
     /// Those that have gone on to another message of the same key.
-    pub(in crate::shard) others: Vec<EffectRow>,
+    pub(crate) others: Vec<EffectRow>,
 }
 
 impl Effects {
     /// Takes rows that the same command has already changed instead of those that were read.
-    pub(in crate::shard) fn as_changed_by(&mut self, changes: &[Change]) {
+    pub(crate) fn as_changed_by(&mut self, changes: &[Change]) {
         for row in self.rows.iter_mut().chain(&mut self.others) {
             let changed = changes.iter().rev().find_map(|change| {
                 let Change::Effect(changed) = change else { return None };
@@ -151,11 +151,11 @@ impl Effects {
     }
 
     /// How long the first of them is remembered, once its message is over.
-    pub(in crate::shard) fn kept_ms(&self) -> Option<u64> {
+    pub(crate) fn kept_ms(&self) -> Option<u64> {
         self.rows.iter().chain(&self.others).map(|row| row.ttl_ms).min()
     }
 
-    pub(in crate::shard) fn all(mut self) -> Vec<EffectRow> {
+    pub(crate) fn all(mut self) -> Vec<EffectRow> {
         self.rows.extend(self.others);
         self.rows
     }

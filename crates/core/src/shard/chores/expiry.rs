@@ -1,0 +1,88 @@
+//! Records that are over go, in the order of their ends and a bounded number a commit, however many end together.
+//!
+//! A step looks at the next few and deletes those that are over. It begins where the last one ended: an engine may
+//! still have to walk over what was deleted before that.
+
+use crate::change::{Change, Chore, Decision, Lookup, Note, Reads, Record};
+use crate::id::Text;
+use crate::limits::{EXPIRE_EVERY_MS, EXPIRE_LOOK_MS, EXPIRE_ROWS_MAX};
+use crate::pipeline::found::Found;
+use crate::row::MarkKind;
+use crate::shard::{Decided, Shard, done};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// Stores a record.
+    pub(crate) fn put_record(&self, now: Timestamp, record: Record, changes: &mut Vec<Change>) {
+        debug_assert!(record.bucket > now.0, "what is over is not stored");
+        changes.push(Change::Record(record));
+    }
+
+    /// There is a record of this bucket.
+    pub(crate) fn plan_expiry(&mut self, bucket: u64) {
+        self.live.last_bucket = self.live.last_bucket.max(bucket);
+        if !self.live.chores.contains_key(&Chore::Expire) {
+            self.set_chore(Chore::Expire, Some(look_at(self.now, bucket)));
+        }
+    }
+
+    fn expired_to(&self) -> u64 {
+        self.marks.get(&(MarkKind::Expiry, 0)).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn expire_reads(&self) -> Reads {
+        vec![Lookup::Ending { from: self.expired_to() }]
+    }
+
+    /// One bounded step.
+    pub(crate) fn expire(&self, now: Timestamp, found: &Found<'_>) -> Decided {
+        let from = self.expired_to();
+        let buckets = found.ending(from)?;
+        let (over, left) = buckets.split_at(buckets.partition_point(|bucket| *bucket <= now.0));
+        let is_full = over.len() >= EXPIRE_ROWS_MAX;
+        // One whose commit was under way was not seen.
+        let unseen = self.live.last_bucket;
+        let next = match left.first().copied().or(Some(unseen).filter(|bucket| *bucket > now.0)) {
+            _ if is_full => Some(now),
+            next => next.map(|bucket| look_at(now, bucket)),
+        };
+        let mut decision = Decision { notes: vec![Note::Chore(Chore::Expire, next)], ..done() };
+        if !over.is_empty() || (from.max(1)..=now.0).contains(&unseen) {
+            let to = match over {
+                // There may be more of the last one.
+                [first, .., last] if is_full => *last.max(&(first + 1)),
+                _ => now.0 + 1,
+            };
+            decision.changes.push(Change::Expire { from, to });
+            decision.changes.push(Change::Mark { kind: MarkKind::Expiry, id: 0, value: to });
+        }
+        Ok(decision)
+    }
+}
+
+/// When to look for expired records again, if there is one of this bucket: not for every single one, and there may be
+/// others before it that nobody saw.
+fn look_at(now: Timestamp, bucket: u64) -> Timestamp {
+    Timestamp(bucket).max(now.after(EXPIRE_EVERY_MS)).min(now.after(EXPIRE_LOOK_MS))
+}
+
+/// Keeps the first `bytes_max` bytes, to a whole character.
+pub(crate) fn cut(text: &Text, bytes_max: usize) -> Text {
+    if text.len() <= bytes_max {
+        return text.clone();
+    }
+    let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text[..end].into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_at_a_character() {
+        assert_eq!(&*cut(&"aßb".into(), 2), "a");
+        assert_eq!(&*cut(&"aßb".into(), 3), "aß");
+        assert_eq!(&*cut(&"aßb".into(), 4), "aßb");
+    }
+}

@@ -1,0 +1,86 @@
+//! A lease that has expired, and a message that waited past its deadline.
+
+use crate::change::{Chore, Entry, EntryState, LastError, Note};
+use crate::command::Hold;
+use crate::effect::DoubtCause;
+use crate::id::{GroupId, Lane, Offset};
+use crate::message::DeathReason;
+use crate::pipeline::found::Found;
+use crate::shard::rules::backoff::backoff_ms;
+use crate::shard::rules::bury::Burial;
+use crate::shard::verbs::settle::{Held, open};
+use crate::shard::{Decided, Shard, done};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// A message whose deadline passed while it waited for a retry is dead, with the effects begun under it.
+    pub(crate) fn pass_deadline(
+        &self,
+        now: Timestamp,
+        group: GroupId,
+        lane: Lane,
+        offset: Offset,
+        found: &Found<'_>,
+    ) -> Decided {
+        let chore = Chore::Deadline { group, lane, offset };
+        let mut decision = done();
+        if let Some(held) = self.waiting_entry(group, lane, offset)
+            && held.entry.is_past_deadline(now)
+            && !held.topic.is_dlq()
+        {
+            let burial = Burial::of(&held, DeathReason::Deadline, None);
+            let effects = self.effects_under(now, &held, found)?;
+            decision = self.bury(now, &burial, effects, DoubtCause::Abandoned, found)?;
+        }
+        decision.notes.push(Note::Chore(chore, None));
+        Ok(decision)
+    }
+
+    fn waiting_entry(&self, group: GroupId, lane: Lane, offset: Offset) -> Option<Held<'_>> {
+        let group = self.groups.get(&group)?;
+        let topic = self.topics.get(&group.row.topic)?;
+        let entry = &group.cursors.get(lane.index())?.open.get(offset)?.entry;
+        (!entry.is_leased()).then_some(Held { topic, group, lane, offset, entry })
+    }
+
+    /// Counts like a failure. `hold` names the attempt: by now it may be over or renewed.
+    pub(crate) fn lapse(&self, now: Timestamp, hold: &Hold, found: &Found<'_>) -> Decided {
+        let Some(held) = self.held(hold).filter(|held| self.effective_end(held.entry) <= now)
+        else {
+            return Ok(done());
+        };
+        let entry = held.entry;
+        let policy = entry.policy(&held.topic.settings);
+        if !held.topic.is_dlq() {
+            let reason = if entry.is_past_deadline(now) {
+                Some(DeathReason::Deadline)
+            } else {
+                policy.is_exhausted_by(entry.spent).then_some(DeathReason::Exhausted)
+            };
+            if let Some(reason) = reason {
+                let last_error = Some("ack_timeout".into());
+                let burial = Burial::of(&held, reason, last_error);
+                let effects = self.effects_under(now, &held, found)?;
+                return self.bury(now, &burial, effects, DoubtCause::LeaseExpired, found);
+            }
+        }
+        let wait_ms = if held.topic.is_dlq() {
+            policy.max_backoff_ms
+        } else {
+            backoff_ms(policy, self.message_id_of(&held), entry.spent)
+        };
+        let waiting = Entry {
+            state: EntryState::Expired,
+            returns: 0,
+            at: now.after(wait_ms),
+            error: LastError::Timeout,
+            ..*entry
+        };
+        let mut decision = done();
+        let effects = self.unfinished_under(now, &held, found)?;
+        self.doubt_effects(now, effects, DoubtCause::LeaseExpired, &mut decision.changes);
+        crate::shard::verbs::settle::forget_note(&held, &mut decision.changes);
+        decision.changes.push(open(&held, waiting));
+        Ok(decision)
+    }
+}

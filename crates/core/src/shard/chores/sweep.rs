@@ -1,0 +1,134 @@
+//! Deleting what is gone, in bounded steps: rows of topics that were deleted, of cursors that were moved or deleted.
+//!
+//! All of it is dead by rule before it is swept. A dropped cursor may have held outcomes of effects: their time begins
+//! when the sweep gets to them.
+
+use std::collections::BTreeSet;
+
+use crate::change::{Change, Chore, Decision, Garbage, Note, POINTER_PARTS, Reads, Sweep};
+use crate::id::{Generation, Lane, Offset};
+use crate::limits::TRIM_OFFSETS_MAX;
+use crate::pipeline::found::Found;
+use crate::row::Hash16;
+use crate::shard::{Decided, Refusal, Shard, done};
+use crate::time::Timestamp;
+
+/// Lanes with what is left of them: (lane, from, to).
+type Extents = Vec<(Lane, Offset, Offset)>;
+
+impl Shard {
+    /// What is left of a cursor's life.
+    fn swept_cursor(&self, id: u64) -> Option<(Generation, &Extents)> {
+        match self.garbage.get(&id)? {
+            Garbage::Cursor { generation, lanes } => Some((*generation, lanes)),
+            Garbage::Topic { .. } | Garbage::Named { .. } => None,
+        }
+    }
+
+    pub(crate) fn sweep_reads(&self, id: u64) -> Reads {
+        let Some((generation, lanes)) = self.swept_cursor(id) else { return Vec::new() };
+        let stretch = lanes.first().map(|(lane, from, to)| (*lane, *from, step_end(*from, *to)));
+        stretch.map(|stretch| Shard::held_lookup(generation, stretch)).into_iter().collect()
+    }
+
+    /// One bounded step through a cursor's life: its blocks, errors and what it held.
+    pub(crate) fn sweep_cursor(&self, now: Timestamp, id: u64, found: &Found<'_>) -> Decided {
+        let again = |at| Note::Chore(Chore::Sweep(id), at);
+        let Some((generation, lanes)) = self.swept_cursor(id) else {
+            return Ok(Decision { notes: vec![again(None)], ..done() });
+        };
+        let Some(&(lane, from, to)) = lanes.first() else {
+            let decision = done().with(Change::GarbageGone(id));
+            return Ok(Decision { notes: vec![again(None)], ..decision });
+        };
+        let (held, end) = found.held_within(generation, lane, from, step_end(from, to))?;
+        let mut decision = Decision { notes: vec![again(Some(now))], ..done() };
+        self.let_expire(now, held, found, &mut decision.changes)?;
+        decision.changes.push(Change::Sweep(Sweep::Blocks { generation, lane, from, to: end }));
+        if end == to {
+            decision.changes.push(Change::Sweep(Sweep::Cursor { generation, lane }));
+        }
+        let garbage = Box::new(Garbage::Cursor { generation, lanes: left(lanes, end) });
+        Ok(decision.with(Change::Garbage { id, garbage }))
+    }
+
+    /// The time of outcomes that no open message needs any more begins.
+    fn let_expire(
+        &self,
+        now: Timestamp,
+        hashes: BTreeSet<Hash16>,
+        found: &Found<'_>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let mut needs: Reads = Vec::new();
+        for hash in hashes {
+            match self.find_record(now, hash, found) {
+                Ok(Some(mut row)) if row.holders == 0 && row.state.is_known() => {
+                    row.expires = row.expires.min(now.after(row.ttl_ms));
+                    self.put_effect(now, row, changes);
+                }
+                Ok(_) => {}
+                Err(Refusal::Needs(reads)) => needs.extend(reads),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
+    }
+
+    /// One bounded step through a topic that was deleted.
+    pub(crate) fn sweep_topic(&self, id: u64) -> Decision {
+        let mut decision = done();
+        let changes = &mut decision.changes;
+        match self.garbage.get(&id) {
+            Some(Garbage::Topic { topic, lanes }) => {
+                let topic = *topic;
+                let Some(&(lane, from, to)) = lanes.first() else {
+                    let garbage = Box::new(Garbage::Named { topic, done: 0 });
+                    changes.push(Change::Garbage { id, garbage });
+                    return decision;
+                };
+                let end = step_end(from, to);
+                changes.push(Change::Sweep(Sweep::Pages { topic, lane, from, to: end }));
+                if end == to {
+                    changes.push(Change::Sweep(Sweep::Lane { topic, lane }));
+                }
+                let garbage = Box::new(Garbage::Topic { topic, lanes: left(lanes, end) });
+                changes.push(Change::Garbage { id, garbage });
+            }
+            Some(Garbage::Named { topic, done }) => {
+                let (topic, done) = (*topic, *done);
+                let from = done * TRIM_OFFSETS_MAX;
+                let of = u8::try_from(done).ok().filter(|of| *of < POINTER_PARTS);
+                // Dead letters have numbers below the shard's counter.
+                if from >= self.ids && of.is_none() {
+                    changes.push(Change::GarbageGone(id));
+                    return decision;
+                }
+                if from < self.ids {
+                    let to = from + TRIM_OFFSETS_MAX;
+                    changes.push(Change::Sweep(Sweep::Dead { topic, from, to }));
+                }
+                changes.extend(of.map(|of| Change::Sweep(Sweep::Pointers { topic, of })));
+                let garbage = Box::new(Garbage::Named { topic, done: done + 1 });
+                changes.push(Change::Garbage { id, garbage });
+            }
+            Some(Garbage::Cursor { .. }) | None => {}
+        }
+        decision
+    }
+}
+
+fn step_end(from: Offset, to: Offset) -> Offset {
+    to.min(from + TRIM_OFFSETS_MAX)
+}
+
+/// What is left when the first extent is done up to `end`.
+fn left(lanes: &Extents, end: Offset) -> Extents {
+    let mut left = lanes.clone();
+    if end < left[0].2 {
+        left[0].1 = end;
+    } else {
+        left.remove(0);
+    }
+    left
+}

@@ -1,0 +1,76 @@
+//! How much of a lane is not settled, and whether it may be more.
+//!
+//! The backlog of a group is what it was not given yet and what it has open; a lane's is that of its
+//! slowest group; without a group, what lies above the last trim.
+
+use crate::change::{Decision, Note};
+use crate::command::{Full, Rejection};
+use crate::id::{Lane, Text};
+use crate::shard::{Cursor, Shard, Topic, done};
+
+/// How long a producer is asked to wait for room.
+const RETRY_AFTER_MS: u64 = 1_000;
+
+impl Cursor {
+    pub(crate) fn backlog(&self, high: u64) -> u64 {
+        high - self.next + self.open.len() as u64
+    }
+
+    fn backlog_bytes(&self, high_bytes: u64) -> u64 {
+        // Where a cursor was moved to, its bytes are a guess until its next delivery.
+        high_bytes.saturating_sub(self.bytes) + self.open_bytes
+    }
+}
+
+/// What frees room is decided as ever; what needs it is refused from now on.
+pub(crate) fn storage_low(is_low: bool) -> Decision {
+    let mut decision = done();
+    decision.notes.push(Note::StorageLow(is_low));
+    decision
+}
+
+impl Shard {
+    /// Refuses what would be stored anew while the storage is nearly full.
+    pub(crate) fn check_storage(&self) -> Result<(), Rejection> {
+        if self.live.storage_low {
+            Err(Rejection::Exhausted { full: Full::Storage, retry_after_ms: RETRY_AFTER_MS })
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses a message of `size` bytes that the lane has no room for.
+    pub(crate) fn check_room(&self, topic: &Topic, lane: Lane, size: u64) -> Result<(), Rejection> {
+        let settings = &topic.settings;
+        if size > settings.max_backlog_bytes {
+            // Waiting would not help: it never fits.
+            return Err(Rejection::TooLarge {
+                field: "value".into(),
+                limit: settings.max_backlog_bytes,
+                size,
+            });
+        }
+        self.check_storage()?;
+        let state = topic.lane(lane);
+        // Nothing unsettled lies below `first` but open entries: usually this is all there is to see.
+        let mut worst: (u64, Option<&Text>) = (0, None);
+        let mut worst_bytes: (u64, Option<&Text>) = (0, None);
+        for (name, id) in &topic.groups {
+            let cursor = self.groups[id].cursor(lane);
+            worst = worst.max((cursor.backlog(state.high), Some(name)));
+            worst_bytes = worst_bytes.max((cursor.backlog_bytes(state.high_bytes), Some(name)));
+        }
+        if topic.groups.is_empty() {
+            worst = (state.high - state.first, None);
+            worst_bytes = (state.high_bytes - state.first_bytes, None);
+        }
+        let full = if worst.0 + 1 > settings.max_backlog_messages {
+            Full::Messages(worst.1.cloned())
+        } else if worst_bytes.0 + size > settings.max_backlog_bytes {
+            Full::Bytes(worst_bytes.1.cloned())
+        } else {
+            return Ok(());
+        };
+        Err(Rejection::Exhausted { full, retry_after_ms: RETRY_AFTER_MS })
+    }
+}

@@ -1,0 +1,241 @@
+//! A message becomes a dead letter: one decision with the end of its delivery, so that it is never in
+//! both places or in neither.
+
+use std::sync::Arc;
+
+use crate::change::{Change, DeadRow, End, Entry, LaneState, LastError, TopicKind, TopicRow};
+use crate::effect::DoubtCause;
+use crate::id::{Lane, MessageId, Offset, Text, TopicId};
+use crate::message::{Death, DeathReason, Message};
+use crate::pipeline::found::Found;
+use crate::shard::chores::expiry::cut;
+use crate::shard::ledger::Effects;
+use crate::shard::rules::tombstone::Ended;
+use crate::shard::verbs::settle::Held;
+use crate::shard::{Decided, Group, Refusal, Shard, Topic, done};
+use crate::time::Timestamp;
+
+/// Bytes of the error that a dead letter is listed by.
+pub(crate) const LISTED_ERROR_BYTES: usize = 64;
+
+/// Who is to be buried.
+pub(crate) struct Burial<'a> {
+    pub(crate) topic: &'a Topic,
+    pub(crate) group: &'a Group,
+    pub(crate) lane: Lane,
+    pub(crate) offset: Offset,
+    /// None if it was never delivered.
+    pub(crate) entry: Option<&'a Entry>,
+    pub(crate) reason: DeathReason,
+    /// The last error, if it is not the one on record.
+    pub(crate) last_error: Option<Text>,
+}
+
+/// What becomes a dead letter of a topic.
+pub(crate) struct Letter<'a> {
+    pub(crate) source: &'a Topic,
+    pub(crate) lane: Lane,
+    /// The message it was, or that brought it forth.
+    pub(crate) id: MessageId,
+    pub(crate) group: Text,
+    pub(crate) reason: DeathReason,
+    pub(crate) attempts: u32,
+    pub(crate) last_error: Text,
+    pub(crate) last_owner: Text,
+    pub(crate) first_delivered_at: Option<Timestamp>,
+    pub(crate) had_effects: bool,
+    /// When the first of them is forgotten, if that is known.
+    pub(crate) effects_until: Option<Timestamp>,
+    pub(crate) message: Message,
+}
+
+impl<'a> Burial<'a> {
+    pub(crate) fn of(held: &Held<'a>, reason: DeathReason, last_error: Option<Text>) -> Burial<'a> {
+        let Held { topic, group, lane, offset, entry } = *held;
+        Burial { topic, group, lane, offset, entry: Some(entry), reason, last_error }
+    }
+}
+
+impl Shard {
+    /// Ends the delivery and stores the dead letter.
+    pub(crate) fn bury(
+        &self,
+        now: Timestamp,
+        burial: &Burial<'_>,
+        effects: Effects,
+        cause: DoubtCause,
+        found: &Found<'_>,
+    ) -> Decided {
+        let Burial { topic, group, lane, offset, .. } = *burial;
+        let message = self.message_at(topic.row.id, lane, offset, found)?;
+        let last_error = match &burial.last_error {
+            Some(text) => text.clone(),
+            None => self.last_error(group, lane, offset, burial.entry, found)?,
+        };
+        let mut decision = done();
+        let until = effects.kept_ms().map(|kept_ms| now.after(kept_ms));
+        if let Some(entry) = burial.entry {
+            let held = Held { topic, group, lane, offset, entry };
+            self.orphan_effects(now, &held, effects, cause, &mut decision.changes);
+        }
+        self.bury_message(now, burial, &message, last_error, until, &mut decision.changes);
+        Ok(decision)
+    }
+
+    /// A stored message, from memory or from its page.
+    pub(crate) fn message_at(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+        found: &Found<'_>,
+    ) -> Result<Arc<Message>, Refusal> {
+        match self.live.cache.get(topic, lane, offset) {
+            Some(kept) => Ok(kept.message.clone()),
+            None => found.message(topic, lane, offset),
+        }
+    }
+
+    /// A dead letter, unless it is gone.
+    pub(crate) fn dead_message(
+        &self,
+        dlq: TopicId,
+        lane: Lane,
+        offset: Offset,
+        found: &Found<'_>,
+    ) -> Result<Option<Arc<Message>>, Refusal> {
+        match self.live.cache.get(dlq, lane, offset) {
+            Some(kept) => Ok(Some(kept.message.clone())),
+            None => found.stored(dlq, lane, offset),
+        }
+    }
+
+    /// Why the last attempt at an open message failed.
+    pub(crate) fn last_error(
+        &self,
+        group: &Group,
+        lane: Lane,
+        offset: Offset,
+        entry: Option<&Entry>,
+        found: &Found<'_>,
+    ) -> Result<Text, Refusal> {
+        let error = entry.map_or(LastError::None, |entry| entry.error);
+        match error.text() {
+            Some(text) => Ok(text.into()),
+            None => Ok(found.note(group.cursor(lane).start.generation, lane, offset)?),
+        }
+    }
+
+    /// The changes of a burial whose message is at hand.
+    pub(crate) fn bury_message(
+        &self,
+        now: Timestamp,
+        burial: &Burial<'_>,
+        message: &Arc<Message>,
+        last_error: Text,
+        effects_until: Option<Timestamp>,
+        changes: &mut Vec<Change>,
+    ) {
+        let Burial { topic, group, lane, offset, entry, reason, .. } = *burial;
+        let id = self.message_id(topic.row.id, lane, offset).under(message.restore);
+        let letter = Letter {
+            source: topic,
+            lane,
+            id,
+            group: group.row.name.clone(),
+            reason,
+            attempts: entry.map_or(0, |entry| entry.spent),
+            last_error,
+            last_owner: entry.map_or_else(Text::default, |entry| self.owners.name(entry.owner)),
+            first_delivered_at: entry.map(|entry| entry.first_at),
+            // What it did in an earlier life is not known here.
+            had_effects: entry.is_some_and(|entry| entry.begun > 0) || message.redriven > 0,
+            effects_until,
+            message: Message {
+                origin: Some(message.origin.unwrap_or(id)),
+                for_group: None,
+                ..Message::clone(message)
+            },
+        };
+        let seq = self.store_letter(now, letter, changes);
+        let asked = reason == DeathReason::Final;
+        if let Some(entry) = entry {
+            let held = Held { topic, group, lane, offset, entry };
+            self.end(&held, End::Dead { asked }, changes);
+        }
+        let attempt = entry.map_or(0, |entry| entry.attempt);
+        let ended = Ended::Dead { asked, seq };
+        self.bury_under(now, &topic.settings, group, lane, offset, attempt, ended, changes);
+    }
+
+    /// Stores a dead letter, lists it and counts it. Returns its number.
+    pub(crate) fn store_letter(
+        &self,
+        now: Timestamp,
+        letter: Letter<'_>,
+        changes: &mut Vec<Change>,
+    ) -> u64 {
+        let Letter { source, lane, group, reason, last_error, message, .. } = letter;
+        let (dlq, seq) = match source.dlq {
+            Some(dlq) => (dlq, self.ids),
+            None => (TopicId(self.ids), self.ids + 1),
+        };
+        changes.push(Change::Ids(seq + 1));
+        if source.dlq.is_none() {
+            changes.push(Change::Topic(Box::new(dead_letter_topic(now, dlq, source))));
+        }
+        let end = self.topics.get(&dlq).map(|dlq| dlq.lane(lane));
+        let (offset, bytes) = end.map_or((0, 0), |end| (end.high, end.high_bytes));
+        let listed = DeadRow {
+            topic: dlq,
+            seq,
+            lane,
+            offset,
+            bytes,
+            size: message.size(),
+            restore: self.config.restore,
+            group: group.clone(),
+            reason,
+            at: now,
+            tenant: message.tenant().into(),
+            run_id: message.envelope.run_id.clone(),
+            key: message.envelope.idempotency_key.clone(),
+            error: cut(&last_error, LISTED_ERROR_BYTES),
+            redriven: None,
+            effects_until: letter.effects_until,
+        };
+        let death = Death {
+            seq,
+            topic: source.row.name.clone(),
+            id: letter.id,
+            group,
+            reason,
+            attempts: letter.attempts,
+            last_error,
+            last_owner: letter.last_owner,
+            first_delivered_at: letter.first_delivered_at,
+            at: now,
+            had_effects: letter.had_effects,
+        };
+        let restore = self.config.restore;
+        let message = Message { restore, death: Some(Box::new(death)), ..message };
+        let state = LaneState { dead: source.lane(lane).dead + 1, ..source.lane(lane).clone() };
+        changes.push(Change::Message { topic: dlq, lane, offset, message: Arc::new(message) });
+        changes.push(Change::Dead(Box::new(listed)));
+        changes.push(Change::Lane { topic: source.row.id, lane, state });
+        seq
+    }
+}
+
+fn dead_letter_topic(now: Timestamp, id: TopicId, source: &Topic) -> TopicRow {
+    TopicRow {
+        id,
+        namespace: source.row.namespace.clone(),
+        name: format!("dlq.{}", source.row.name).into(),
+        kind: TopicKind::Dlq(source.row.id),
+        partitions: source.row.partitions,
+        patch: Default::default(),
+        created_at: now,
+        forgot: None,
+    }
+}

@@ -1,0 +1,31 @@
+//! How many topics and cursors a shard takes.
+//!
+//! Topics and cursors are always in memory. A client creates them by name, so their number has a limit. What is stored
+//! is loaded even if it is more than the limit: only creating is rejected.
+
+use crate::command::{Full, Rejection};
+use crate::limits::CAPACITY_RETRY_MS;
+use crate::shard::{Shard, Topic};
+
+impl Shard {
+    /// Rejects a topic beyond the limit. A topic of dead letters is not counted, so a message can always die.
+    pub(crate) fn check_topics(&self) -> Result<(), Rejection> {
+        let topics = (self.topics.len() - self.dlq_of.len()) as u64;
+        let limit = self.config.topics_max;
+        if topics < limit {
+            return Ok(());
+        }
+        let full = Full::Topics { limit };
+        Err(Rejection::Exhausted { full, retry_after_ms: CAPACITY_RETRY_MS })
+    }
+
+    /// Rejects a group of this topic whose cursors would be beyond the limit.
+    pub(crate) fn check_cursors(&self, topic: &Topic) -> Result<(), Rejection> {
+        let limit = self.config.cursors_max;
+        if self.cursors_total + u64::from(topic.row.partitions) <= limit {
+            return Ok(());
+        }
+        let full = Full::Cursors { limit };
+        Err(Rejection::Exhausted { full, retry_after_ms: CAPACITY_RETRY_MS })
+    }
+}

@@ -1,0 +1,102 @@
+//! The life of a message: what its entries went through, kept where a topic asks for it.
+//!
+//! An event is what a change of an entry means, so no verb has to tell of itself. Rows are packed when a
+//! batch is closed: what was decided in the batch that explains is not told yet.
+
+use crate::change::{Change, End, Entry, EntryState};
+use crate::command::{Event, EventKind};
+use crate::id::{GroupId, Lane, Offset, Text, TopicId, no_text};
+use crate::limits::{BLOCK_OFFSETS, HISTORY_ERROR_BYTES_MAX};
+use crate::pack::history_row;
+use crate::pipeline::found::Found;
+use crate::shard::chores::expiry::cut;
+use crate::shard::{Refusal, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// What a change, one of `all` of its decision, tells of a message. Asked before it is absorbed.
+    pub(crate) fn event(&self, now: Timestamp, change: &Change, all: &[Change]) -> Option<Change> {
+        let (of, lane, offset, after) = match change {
+            Change::Open { group, lane, offset, entry, .. } => (group, *lane, *offset, Ok(entry)),
+            Change::Close { group, lane, offset, end } => (group, *lane, *offset, Err(end)),
+            _ => {
+                return None;
+            }
+        };
+        let group = self.groups.get(of)?;
+        let topic = self.topics.get(&group.row.topic).filter(|topic| topic.settings.history)?;
+        let before = group.cursors.get(lane.index())?.open.get(offset).map(|open| &open.entry);
+        let kind = match after {
+            Ok(entry) => changed(before, entry)?,
+            Err(End::Acked) => EventKind::Acked,
+            Err(End::Dead { .. }) => EventKind::Dead,
+            Err(End::Purged) => EventKind::Purged,
+        };
+        let entry = after.ok().or(before)?;
+        let is_delivered = kind == EventKind::Delivered;
+        let owner = if is_delivered { self.owners.name(entry.owner) } else { no_text() };
+        let event = Event {
+            at: now,
+            group: group.row.name.clone(),
+            kind,
+            attempt: entry.attempt,
+            owner,
+            error: error_of(kind, *of, lane, offset, all),
+        };
+        let (topic, event) = (topic.row.id, Box::new(event));
+        Some(Change::History { topic, lane, offset, event })
+    }
+
+    /// What is kept of a message's life, oldest first.
+    pub(crate) fn history(
+        &self,
+        topic: TopicId,
+        lane: Lane,
+        offset: Offset,
+        found: &Found<'_>,
+    ) -> Result<Vec<Event>, Refusal> {
+        let mut events = Vec::new();
+        for row in found.history(topic, lane, offset / BLOCK_OFFSETS)? {
+            let told = history_row(row)?.into_iter();
+            events.extend(told.filter(|(of, _)| *of == offset).map(|(_, event)| event));
+        }
+        Ok(events)
+    }
+
+    /// Whether nothing is left of the messages of a block.
+    pub(crate) fn is_gone(&self, topic: TopicId, lane: Lane, block: u64) -> bool {
+        let Some(topic) = self.topics.get(&topic) else { return true };
+        let has_open =
+            |group: &GroupId| self.groups[group].cursor(lane).open.block(block).next().is_some();
+        (block + 1) * BLOCK_OFFSETS <= topic.lane(lane).first
+            && !topic.groups.values().any(has_open)
+    }
+}
+
+/// What became of an entry; None: nothing to tell.
+fn changed(before: Option<&Entry>, after: &Entry) -> Option<EventKind> {
+    let before = before.filter(|before| before.attempt == after.attempt);
+    let is_same = before.is_some_and(|before| before.state == after.state);
+    match after.state {
+        EntryState::Leased if before.is_none() => Some(EventKind::Delivered),
+        EntryState::Leased => {
+            before.filter(|before| before.at != after.at).map(|_| EventKind::Extended)
+        }
+        EntryState::Expired if !is_same => Some(EventKind::Expired),
+        EntryState::Nacked if !is_same => Some(EventKind::Nacked),
+        EntryState::Returned if !is_same => Some(EventKind::Returned),
+        EntryState::Expired | EntryState::Nacked | EntryState::Returned => None,
+    }
+}
+
+/// Why it failed: what the decision writes down as its last error.
+fn error_of(kind: EventKind, of: GroupId, lane: Lane, offset: Offset, all: &[Change]) -> Text {
+    if !matches!(kind, EventKind::Nacked | EventKind::Dead) {
+        return no_text();
+    }
+    let error = all.iter().find_map(|change| {
+        let Change::Note { group, lane: at, offset: place, text, .. } = change else { return None };
+        ((*group, *at, *place) == (of, lane, offset)).then_some(text)
+    });
+    error.map_or_else(no_text, |error| cut(error, HISTORY_ERROR_BYTES_MAX))
+}

@@ -1,0 +1,86 @@
+//! Where a lane was at a time.
+//!
+//! A page is stored by one commit, and the time of commits never goes back: in a lane, pages are in the
+//! order of their times. For a produced message that time is when it was produced. A redriven message
+//! and a dead letter keep the time of their first storing; here they count by when they were stored
+//! where they are.
+
+use crate::change::{LaneState, Reads};
+use crate::id::{Lane, Offset};
+use crate::limits::READ_LOOKUPS_MAX;
+use crate::pipeline::found::Found;
+use crate::shard::{Refusal, Shard, Topic};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// In each lane the first offset stored at or after `at`, or its end.
+    pub(crate) fn offsets_since(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        at: Timestamp,
+        found: &Found<'_>,
+    ) -> Result<Vec<Offset>, Refusal> {
+        if at > now {
+            return Ok(topic.lanes.iter().map(|state| state.high).collect());
+        }
+        let (mut offsets, mut needs): (Vec<Offset>, Reads) = Default::default();
+        for (index, state) in topic.lanes.iter().enumerate() {
+            match offset_since(topic, Lane::of(index as u32), state, at, found) {
+                Ok(offset) => offsets.push(offset),
+                Err(reads) => needs.extend(reads),
+            }
+        }
+        needs.truncate(READ_LOOKUPS_MAX);
+        if needs.is_empty() { Ok(offsets) } else { Err(needs.into()) }
+    }
+}
+
+/// Halves what is left with every page it looks at.
+fn offset_since(
+    topic: &Topic,
+    lane: Lane,
+    state: &LaneState,
+    at: Timestamp,
+    found: &Found<'_>,
+) -> Result<Offset, Reads> {
+    let (mut low, mut high) = (state.first, state.high);
+    while low < high {
+        let middle = roundest(low, high);
+        match found.page_at(topic.row.id, lane, middle)? {
+            // Stored in the batch under way, or nothing is there up to the end.
+            None => high = middle,
+            Some(page) if page.at >= at => high = page.base.clamp(low, middle),
+            Some(page) => low = page.last + 1,
+        }
+    }
+    Ok(low)
+}
+
+/// The number between them with the most zeros at its end; `low` if there is none. While a lane grows it
+/// stays the same where a plain middle would move, so that what was read for it is of use again.
+fn roundest(low: Offset, high: Offset) -> Offset {
+    let last = high - 1;
+    match (low ^ last).checked_ilog2() {
+        None => low,
+        Some(bit) => last >> bit << bit,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::roundest;
+
+    #[test]
+    fn the_roundest_number_has_the_most_zeros() {
+        for low in 0..70 {
+            for high in low + 1..140 {
+                let middle = roundest(low, high);
+                assert!((low..high).contains(&middle), "{middle} of {low}..{high}");
+                let roundest = (low + 1..high).max_by_key(|number| number.trailing_zeros());
+                assert_eq!(middle, roundest.unwrap_or(low), "of {low}..{high}");
+            }
+        }
+        assert_eq!(roundest(0, u64::MAX), 1 << 63);
+    }
+}

@@ -1,0 +1,105 @@
+//! How a delivery ended, for those who ask late.
+//!
+//! Only a plain ack of attempt 1 leaves none, so that the common life of a message costs no record.
+
+use serde::{Deserialize, Serialize};
+
+use crate::change::{Change, Entry, Record};
+use crate::id::{Generation, GroupId, Lane, Offset};
+use crate::pack;
+use crate::pipeline::found::Found;
+use crate::row::{Key, RecordKind};
+use crate::settings::Settings;
+use crate::shard::verbs::settle::Held;
+use crate::shard::{Group, Refusal, Shard};
+use crate::time::Timestamp;
+
+/// How a delivery ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Ended {
+    /// Done.
+    Acked,
+    /// A dead letter of that number; `asked` by a final nack.
+    Dead { asked: bool, seq: u64 },
+}
+
+/// The stored end of a message in a group.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) struct Tombstone {
+    group: GroupId,
+    generation: Generation,
+    lane: Lane,
+    offset: Offset,
+    /// The last attempt.
+    pub(crate) attempt: u32,
+    /// How it ended.
+    pub(crate) ended: Ended,
+    expires: Timestamp,
+}
+
+pub(crate) fn key(group: &Group, lane: Lane, offset: Offset) -> Key {
+    let generation = group.cursor(lane).start.generation;
+    let hash = pack::hash16(RecordKind::Tombstone, &(group.row.id, generation, lane, offset));
+    Key::Record { kind: RecordKind::Tombstone, hash }
+}
+
+/// What is remembered of a message that is no longer open.
+pub(crate) fn find(
+    now: Timestamp,
+    group: &Group,
+    lane: Lane,
+    offset: Offset,
+    found: &Found<'_>,
+) -> Result<Option<Tombstone>, Refusal> {
+    let Some(row) = found.row(key(group, lane, offset))? else {
+        return Ok(None);
+    };
+    let tombstone: Tombstone = pack::open(row)?;
+    let generation = group.cursor(lane).start.generation;
+    let same = (tombstone.group, tombstone.generation, tombstone.lane, tombstone.offset)
+        == (group.row.id, generation, lane, offset);
+    Ok((same && now < tombstone.expires).then_some(tombstone))
+}
+
+/// Whether an ack of this entry needs no tombstone: a late question will find nothing, and nothing
+/// means "acked at once".
+fn is_plain(now: Timestamp, entry: &Entry, settings: &Settings) -> bool {
+    entry.attempt == 1 && now.since(entry.first_at) <= settings.tombstone_ms() / 2
+}
+
+impl Shard {
+    /// Stores that the delivery is settled, so that a late ack succeeds for the last attempt only.
+    pub(crate) fn remember_ack(&self, now: Timestamp, held: &Held<'_>, changes: &mut Vec<Change>) {
+        let Held { topic, group, lane, offset, entry } = *held;
+        let settings = &topic.settings;
+        if !is_plain(now, entry, settings) {
+            let ended = Ended::Acked;
+            self.bury_under(now, settings, group, lane, offset, entry.attempt, ended, changes);
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a tombstone is all of these")]
+    pub(crate) fn bury_under(
+        &self,
+        now: Timestamp,
+        settings: &Settings,
+        group: &Group,
+        lane: Lane,
+        offset: Offset,
+        attempt: u32,
+        ended: Ended,
+        changes: &mut Vec<Change>,
+    ) {
+        let ttl_ms = settings.tombstone_ms();
+        let expires = now.after(ttl_ms);
+        let generation = group.cursor(lane).start.generation;
+        let tombstone =
+            Tombstone { group: group.row.id, generation, lane, offset, attempt, ended, expires };
+        let Key::Record { kind, hash } = key(group, lane, offset) else {
+            unreachable!("a tombstone is a record")
+        };
+        let record =
+            Record { kind, hash, expires, bucket: expires.0, body: pack::seal(&tombstone) };
+        self.put_record(now, record, changes);
+    }
+}

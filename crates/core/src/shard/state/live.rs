@@ -1,0 +1,286 @@
+//! The volatile part of a shard: who is there, whose turn it is, what is to be looked at next.
+//!
+//! Nothing promised depends on it: a recovery begins with none of it.
+
+use std::collections::BTreeSet;
+
+use crate::change::{Chore, Note, Want};
+use crate::id::{ConsumerId, GroupId, Lane, TopicId};
+use crate::shard::Shard;
+use crate::shard::state::{Consumer, Wakeup};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// Makes a volatile change true here.
+    pub(crate) fn note(&mut self, note: &Note) {
+        match note {
+            Note::Joined { consumer, group, owner, lease_ms, credit, credit_bytes, peer } => {
+                // A join that arrives twice keeps what the consumer holds.
+                let before = self.forget_consumer(*consumer);
+                let before = before.filter(|before| before.group == *group);
+                let (held, held_bytes) =
+                    before.map_or((0, 0), |before| (before.held, before.held_bytes));
+                let joined = Consumer {
+                    group: *group,
+                    owner: *owner,
+                    lease_ms: *lease_ms,
+                    credit: *credit,
+                    credit_bytes: *credit_bytes,
+                    held,
+                    held_bytes,
+                    is_answered: false,
+                    queued: false,
+                    peer: peer.clone(),
+                    since: self.now,
+                    last_settle_at: None,
+                };
+                self.owners.count(*owner, 0, 1);
+                self.live.consumers.insert(*consumer, joined);
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.consumers.insert(*consumer);
+                    group.seen = self.now;
+                }
+                self.enqueue(*consumer);
+                self.plan_idle(*group);
+            }
+            Note::Left(consumer) => drop(self.forget_consumer(*consumer)),
+            Note::Turned { group, turns } => self.turn(*group, *turns),
+            Note::Visited { group, lane, more, stalled, fresh } => {
+                let Some(of) = self.groups.get_mut(group) else { return };
+                of.lane_rotor = *lane;
+                of.cursors[lane.index()].fresh_run = *fresh;
+                if !more {
+                    of.work.remove(lane);
+                }
+                of.unread.remove(lane);
+                if *stalled {
+                    of.stalled.insert(*lane);
+                }
+                if !of.has_work() {
+                    self.live.active.remove(group);
+                }
+            }
+            Note::Idle(group) => {
+                self.live.active.remove(group);
+            }
+            Note::Rotor(group) => self.live.rotor = *group,
+            Note::Repaired { topic, lane } => self.end_quarantine(*topic, *lane),
+            Note::Reopened { group, lane, block, to } => {
+                self.reopened_to(*group, *lane, *block, *to);
+            }
+            Note::Used { topic, lane, offset } => self.live.cache.touch(*topic, *lane, *offset),
+            Note::Loading(want) => {
+                self.live.loading.insert(*want);
+            }
+            Note::Unread { group, lane } => {
+                if let Some(group) = self.groups.get_mut(group) {
+                    group.unread.insert(*lane);
+                }
+            }
+            Note::Starved { group, lane } => {
+                self.live.starved.insert((*group, *lane));
+            }
+            Note::GroupFull { group, lane } => {
+                self.live.full.entry(*group).or_default().insert(*lane);
+            }
+            Note::KeylessTurn { topic, turn } => {
+                if let Some(topic) = self.topics.get_mut(topic) {
+                    topic.keyless_turn = *turn;
+                }
+            }
+            Note::StorageLow(is_low) => self.live.storage_low = *is_low,
+            Note::Wake { at, group } => {
+                self.live.wakeups.insert((*at, Wakeup::Pause(*group)));
+            }
+            Note::Chore(chore, at) => self.set_chore(*chore, *at),
+        }
+    }
+
+    /// The queue goes on where the run ended.
+    fn turn(&mut self, id: GroupId, turns: usize) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let length = group.ready.len();
+        if length == 0 || turns == 0 {
+            return;
+        }
+        group.ready.rotate_left(turns % length);
+        self.thin_queue(id);
+    }
+
+    /// The batch gives nothing more.
+    pub(crate) fn answer_polls(&mut self) {
+        let mut groups = BTreeSet::new();
+        for poll in std::mem::take(&mut self.live.polls_given) {
+            if let Some(poll) = self.live.consumers.get_mut(&poll) {
+                poll.is_answered |= poll.held > 0;
+                groups.insert(poll.group);
+            }
+        }
+        groups.into_iter().for_each(|group| self.thin_queue(group));
+    }
+
+    /// A poll is not shown what a batch gave it: it has no answer yet.
+    pub(crate) fn ask_again(&mut self, id: ConsumerId) {
+        if let Some(consumer) = self.live.consumers.get_mut(&id) {
+            consumer.is_answered = false;
+            self.enqueue(id);
+        }
+    }
+
+    /// Who has no credit left leaves the queue.
+    fn thin_queue(&mut self, id: GroupId) {
+        let Some(group) = self.groups.get_mut(&id) else { return };
+        let consumers = &mut self.live.consumers;
+        group.ready.retain(|id| {
+            let consumer = consumers.get_mut(id).expect("queued consumers are known");
+            consumer.queued = consumer.has_credit();
+            consumer.queued
+        });
+        if group.ready.is_empty() {
+            self.live.active.remove(&id);
+        }
+    }
+
+    pub(crate) fn enqueue(&mut self, id: ConsumerId) {
+        let Some(consumer) = self.live.consumers.get_mut(&id) else { return };
+        let group = consumer.group;
+        let Some(of) = self.groups.get_mut(&group) else { return };
+        if !consumer.queued && consumer.has_credit() {
+            consumer.queued = true;
+            of.ready.push_back(id);
+        }
+        of.work.append(&mut of.stalled);
+        self.activate(group);
+    }
+
+    /// A lane of a group may have something to deliver.
+    pub(crate) fn offer(&mut self, id: GroupId, lane: Lane) {
+        let Some(group) = self.groups.get_mut(&id) else {
+            return;
+        };
+        let cursor = &group.cursors[lane.index()];
+        let high = self.topics.get(&group.row.topic).map_or(0, |topic| topic.lane(lane).high);
+        if cursor.next < high || cursor.waiting() > 0 {
+            group.work.insert(lane);
+            self.activate(id);
+        }
+    }
+
+    /// Fewer messages are open than before: lanes that waited for that have their turn. All of them, since one
+    /// alone might have no consumer, and the others would wait in vain.
+    pub(crate) fn offer_full(&mut self) {
+        if self.live.full.is_empty() {
+            return;
+        }
+        for (id, lanes) in std::mem::take(&mut self.live.full) {
+            let Some(group) = self.groups.get(&id) else { continue };
+            if self.group_has_room(group, 0) {
+                lanes.into_iter().for_each(|lane| self.offer(id, lane));
+            } else {
+                self.live.full.insert(id, lanes);
+            }
+        }
+    }
+
+    pub(crate) fn wake_readers(&mut self, topic: TopicId, lane: Lane) {
+        let Some(of) = self.topics.get(&topic) else {
+            return;
+        };
+        for id in of.groups.values() {
+            let Some(group) = self.groups.get_mut(id) else {
+                continue;
+            };
+            group.work.insert(lane);
+            if !group.ready.is_empty() {
+                self.live.active.insert(*id);
+            }
+        }
+    }
+
+    pub(crate) fn activate(&mut self, id: GroupId) {
+        if self.groups.get(&id).is_some_and(|group| group.has_work()) {
+            self.live.active.insert(id);
+        }
+    }
+
+    pub(crate) fn forget_consumer(&mut self, id: ConsumerId) -> Option<Consumer> {
+        let consumer = self.live.consumers.remove(&id)?;
+        self.owners.count(consumer.owner, 0, -1);
+        if let Some(group) = self.groups.get_mut(&consumer.group) {
+            group.consumers.remove(&id);
+            group.seen = self.now;
+            group.ready.retain(|&other| other != id);
+        }
+        Some(consumer)
+    }
+
+    /// Messages that a read brought.
+    pub(crate) fn loaded(&mut self, want: &Want) {
+        self.live.loading.remove(want);
+        match want {
+            Want::Ahead { topic, lane, .. } => self.wake_readers(*topic, *lane),
+            Want::Retry { group, lane, .. } => {
+                self.offer(*group, *lane);
+                for (group, lane) in std::mem::take(&mut self.live.starved) {
+                    self.offer(group, lane);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn set_chore(&mut self, chore: Chore, at: Option<Timestamp>) {
+        if let Some(before) = self.live.chores.remove(&chore) {
+            self.live.chores_due.remove(&(before, chore));
+        }
+        if let Some(at) = at {
+            self.live.chores.insert(chore, at);
+            self.live.chores_due.insert((at, chore));
+        }
+    }
+
+    /// Settings of a topic have changed: limits may have more room, what is kept may be less.
+    pub(crate) fn look_again(&mut self, topic: TopicId) {
+        let Some(of) = self.topics.get(&topic) else { return };
+        let groups: Vec<GroupId> = of.groups.values().copied().collect();
+        for lane in (0..of.row.partitions).map(Lane::of) {
+            groups.iter().for_each(|group| self.offer(*group, lane));
+            if self.has_settled(topic, lane) {
+                self.set_chore(Chore::Retain { topic, lane }, Some(self.now));
+            }
+        }
+        groups.iter().for_each(|group| self.plan_idle(*group));
+        // Which of its dead letters are old is known only once they are read.
+        self.plan_drop(topic, Timestamp(0));
+    }
+
+    /// Settled messages will have to be trimmed some day.
+    pub(crate) fn plan_chore(&mut self, topic: TopicId, lane: Lane) {
+        let chore = Chore::Retain { topic, lane };
+        if !self.live.chores.contains_key(&chore)
+            && let Some(of) = self.topics.get(&topic)
+            && !of.is_dlq()
+        {
+            let at = self.now.after(crate::shard::chores::retention::interval_ms(&of.settings));
+            self.set_chore(chore, Some(at));
+        }
+    }
+
+    /// Whether a group is idle is looked at, where that matters.
+    pub(crate) fn plan_idle(&mut self, id: GroupId) {
+        let topic = self.groups.get(&id).and_then(|group| self.topics.get(&group.row.topic));
+        if topic.is_some_and(|topic| topic.settings.group_idle_ms.is_some()) {
+            self.set_chore(Chore::Idle(id), Some(self.now));
+        }
+    }
+
+    /// Dead letters of a topic from `since` on will have to go some day.
+    pub(crate) fn plan_drop(&mut self, source: TopicId, since: Timestamp) {
+        let Some(topic) = self.topics.get(&source).filter(|topic| topic.dlq.is_some()) else {
+            return;
+        };
+        let at = topic.settings.dlq_retention_ms.map(|ms| since.after(ms));
+        let chore = Chore::DropDead { source };
+        let planned = self.live.chores.get(&chore).copied();
+        self.set_chore(chore, [planned, at].into_iter().flatten().min().filter(|_| at.is_some()));
+    }
+}

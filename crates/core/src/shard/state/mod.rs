@@ -1,0 +1,326 @@
+//! The state of a shard: what is stored, and what is only known here.
+
+pub(super) mod absorb;
+pub(super) mod cache;
+pub(super) mod image;
+pub(super) mod live;
+pub(super) mod open;
+pub(super) mod violation;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
+
+use crate::change::{
+    Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, TopicKind, TopicRow, Want,
+};
+use crate::command::Peer;
+use crate::id::{BatchNo, ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
+use crate::limits::BLOCK_OFFSETS;
+use crate::pack::Damaged;
+use crate::settings::{RetryPolicy, Settings};
+use crate::shard::state::cache::Cache;
+use crate::shard::state::open::OpenEntries;
+use crate::time::Timestamp;
+
+/// A topic.
+#[derive(Debug, Clone)]
+pub(crate) struct Topic {
+    pub(crate) row: TopicRow,
+    /// Defaults and patch together.
+    pub(crate) settings: Settings,
+    pub(crate) lanes: Vec<LaneState>,
+    /// Derived: its groups by name.
+    pub(crate) groups: BTreeMap<Text, GroupId>,
+    /// Derived: where its dead letters are.
+    pub(crate) dlq: Option<TopicId>,
+    /// Volatile: partition of the next message without a key.
+    pub(crate) keyless_turn: u32,
+    /// Volatile: lanes with a page that is damaged or missing.
+    pub(crate) damaged: BTreeMap<Lane, Damaged>,
+}
+
+impl Topic {
+    pub(crate) fn lane(&self, lane: Lane) -> &LaneState {
+        &self.lanes[lane.index()]
+    }
+
+    /// The topic this one keeps the dead letters of.
+    pub(crate) fn dead_letters_of(&self) -> Option<TopicId> {
+        match self.row.kind {
+            TopicKind::Topic => None,
+            TopicKind::Dlq(source) => Some(source),
+        }
+    }
+
+    pub(crate) fn is_dlq(&self) -> bool {
+        self.dead_letters_of().is_some()
+    }
+
+    /// Whether it keeps, or has kept, what its messages go through.
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.settings.history || self.row.patch.history.is_some()
+    }
+
+    /// Whether the end of a delivery granted then, had it left a tombstone, would still be known.
+    pub(crate) fn remembers(&self, now: Timestamp, granted_at: Timestamp) -> bool {
+        let forgot = self.row.forgot.filter(|forgot| granted_at <= forgot.until);
+        let after_ms = forgot.map_or(u64::MAX, |forgot| forgot.after_ms);
+        now.since(granted_at) < self.settings.tombstone_ms().min(after_ms)
+    }
+}
+
+/// A reader of a topic.
+#[derive(Debug, Clone)]
+pub(crate) struct Group {
+    pub(crate) row: GroupRow,
+    /// One per partition.
+    pub(crate) cursors: Vec<Cursor>,
+    /// Derived: open entries of all cursors.
+    pub(crate) open: u64,
+    /// Volatile: who takes part.
+    pub(crate) consumers: BTreeSet<ConsumerId>,
+    /// Volatile: when a consumer came or went.
+    pub(crate) seen: Timestamp,
+    /// Volatile: who can take a message, in the order of their turns.
+    pub(crate) ready: VecDeque<ConsumerId>,
+    /// Volatile: lanes that may have something to deliver right now.
+    pub(crate) work: BTreeSet<Lane>,
+    /// Volatile: lanes whose next messages must be read, and wait because enough is being read.
+    pub(crate) unread: BTreeSet<Lane>,
+    /// Volatile: lanes that have something no consumer has room for.
+    pub(crate) stalled: BTreeSet<Lane>,
+    /// Volatile: the lane looked at last.
+    pub(crate) lane_rotor: Lane,
+}
+
+impl Group {
+    pub(crate) fn cursor(&self, lane: Lane) -> &Cursor {
+        &self.cursors[lane.index()]
+    }
+
+    /// Whether a lane may have messages and a consumer has credit.
+    pub(crate) fn has_work(&self) -> bool {
+        let is_idle = self.work.is_empty() && self.unread.is_empty();
+        !is_idle && !self.ready.is_empty()
+    }
+
+    pub(crate) fn is_paused(&self, now: Timestamp) -> bool {
+        self.row.paused.as_ref().is_some_and(|paused| paused.until.is_none_or(|until| now < until))
+    }
+}
+
+/// A group's place in a lane.
+#[derive(Debug, Clone)]
+pub(crate) struct Cursor {
+    pub(crate) start: CursorStart,
+    /// First offset never delivered. Below it everything that is not open is settled.
+    pub(crate) next: Offset,
+    /// The lane's byte total at `next`.
+    pub(crate) bytes: u64,
+    pub(crate) open: OpenEntries,
+    /// Derived: how many of them are leased.
+    pub(crate) leased: u32,
+    /// Derived: their sizes together.
+    pub(crate) open_bytes: u64,
+    /// Derived: those that wait, by when they are due.
+    pub(crate) retries: BTreeSet<(Timestamp, Offset)>,
+    /// Derived: those that were given back, by when they are due. They go before fresh ones.
+    pub(crate) returned: BTreeSet<(Timestamp, Offset)>,
+    /// Volatile: fresh messages since the last retry.
+    pub(crate) fresh_run: u8,
+    /// Volatile: blocks that are damaged or missing. Which of their messages are open is unknown.
+    pub(crate) damaged: BTreeMap<u64, DamagedBlock>,
+}
+
+/// A block of open entries that cannot be read.
+#[derive(Debug, Clone)]
+pub(crate) struct DamagedBlock {
+    pub(crate) why: Damaged,
+    /// The batch that wrote it; None: it is missing.
+    pub(crate) batch: Option<BatchNo>,
+    /// Its messages below this were opened again.
+    pub(crate) repaired_to: Offset,
+}
+
+impl Cursor {
+    pub(crate) fn new(start: CursorStart) -> Cursor {
+        Cursor {
+            start,
+            next: start.offset,
+            bytes: start.bytes,
+            open: OpenEntries::default(),
+            leased: 0,
+            open_bytes: 0,
+            retries: BTreeSet::new(),
+            returned: BTreeSet::new(),
+            fresh_run: 0,
+            damaged: BTreeMap::new(),
+        }
+    }
+
+    /// The lowest offset a recovery must look at.
+    pub(crate) fn low(&self) -> Offset {
+        let unknown = self.damaged.keys().next().map(|block| block * BLOCK_OFFSETS);
+        [self.open.first(), unknown].into_iter().flatten().min().unwrap_or(self.next)
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.open.len() - self.leased as usize
+    }
+}
+
+impl Entry {
+    pub(crate) fn is_leased(&self) -> bool {
+        self.state == EntryState::Leased
+    }
+
+    /// The policy in force for this entry.
+    pub(crate) fn policy<'a>(&'a self, settings: &'a Settings) -> &'a RetryPolicy {
+        self.policy.as_ref().unwrap_or(&settings.retry_policy)
+    }
+
+    pub(crate) fn is_past_deadline(&self, now: Timestamp) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+}
+
+/// A consumer's name, and how many have it.
+#[derive(Debug, Clone)]
+pub(crate) struct Owner {
+    pub(crate) name: Text,
+    pub(crate) entries: u64,
+    pub(crate) consumers: u64,
+}
+
+/// Names of consumers by number and back.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Owners {
+    pub(crate) by_id: BTreeMap<OwnerId, Owner>,
+    pub(crate) by_name: BTreeMap<Text, OwnerId>,
+    /// Nobody has these: they can be forgotten.
+    pub(crate) unused: BTreeSet<OwnerId>,
+}
+
+impl Owners {
+    pub(crate) fn add(&mut self, id: OwnerId, name: Text) {
+        self.by_name.insert(name.clone(), id);
+        self.by_id.insert(id, Owner { name, entries: 0, consumers: 0 });
+        self.unused.insert(id);
+    }
+
+    /// An owner that a stored entry names. If its row is lost, only its name is: ids are not given out again.
+    pub(crate) fn restore(&mut self, id: OwnerId) {
+        if let btree_map::Entry::Vacant(vacant) = self.by_id.entry(id) {
+            vacant.insert(Owner { name: Text::default(), entries: 0, consumers: 0 });
+            self.unused.insert(id);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: OwnerId) {
+        if let Some(owner) = self.by_id.remove(&id)
+            && self.by_name.get(&owner.name) == Some(&id)
+        {
+            self.by_name.remove(&owner.name);
+        }
+        self.unused.remove(&id);
+    }
+
+    pub(crate) fn count(&mut self, id: OwnerId, entries: i64, consumers: i64) {
+        let owner = self.by_id.get_mut(&id).expect("an owner is stored before it is used");
+        let was_unused = owner.entries == 0 && owner.consumers == 0;
+        owner.entries = owner.entries.strict_add_signed(entries);
+        owner.consumers = owner.consumers.strict_add_signed(consumers);
+        let is_unused = owner.entries == 0 && owner.consumers == 0;
+        if is_unused && !was_unused {
+            self.unused.insert(id);
+        } else if was_unused && !is_unused {
+            self.unused.remove(&id);
+        }
+    }
+
+    pub(crate) fn name(&self, id: OwnerId) -> Text {
+        self.by_id.get(&id).map(|owner| owner.name.clone()).unwrap_or_default()
+    }
+}
+
+/// One stream or poll.
+#[derive(Debug, Clone)]
+pub(crate) struct Consumer {
+    pub(crate) group: GroupId,
+    pub(crate) owner: OwnerId,
+    /// None: the topic's, whatever that is by then.
+    pub(crate) lease_ms: Option<u32>,
+    pub(crate) credit: u32,
+    pub(crate) credit_bytes: u64,
+    pub(crate) held: u32,
+    pub(crate) held_bytes: u64,
+    /// A poll is answered by what one batch gives it. More would only be given back: another attempt of each, and
+    /// for nothing.
+    pub(crate) is_answered: bool,
+    /// Whether it stands in the group's queue.
+    pub(crate) queued: bool,
+    pub(crate) peer: Peer,
+    pub(crate) since: Timestamp,
+    pub(crate) last_settle_at: Option<Timestamp>,
+}
+
+impl Consumer {
+    pub(crate) fn has_credit(&self) -> bool {
+        self.held < self.credit && !self.is_answered
+    }
+
+    /// Bytes that it may be given beside those it holds. One message always fits.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        match self.has_credit() {
+            true if self.held == 0 => self.credit_bytes.max(1),
+            true => self.credit_bytes.saturating_sub(self.held_bytes),
+            false => 0,
+        }
+    }
+
+    /// The lease it is given.
+    pub(crate) fn lease_ms(&self, topic: &Topic) -> u32 {
+        self.lease_ms.unwrap_or(topic.settings.lease_ms as u32)
+    }
+}
+
+/// Why to wake up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Wakeup {
+    /// A retry will be due soon: its message should be in memory by then.
+    Soon(GroupId, Lane, Offset),
+    /// A retry is due.
+    Due(GroupId, Lane),
+    /// A pause is over.
+    Pause(GroupId),
+}
+
+/// What no promise depends on. Empty after recovery.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Live {
+    pub(crate) consumers: BTreeMap<ConsumerId, Consumer>,
+    pub(crate) cache: Cache,
+    /// Polls that were given something by the batch under way.
+    pub(crate) polls_given: Vec<ConsumerId>,
+    /// Groups that may have something to deliver right now.
+    pub(crate) active: BTreeSet<GroupId>,
+    pub(crate) rotor: GroupId,
+    /// When something is to be looked at again.
+    pub(crate) wakeups: BTreeSet<(Timestamp, Wakeup)>,
+    /// Reads under way.
+    pub(crate) loading: BTreeSet<Want>,
+    /// Lanes whose retries wait until others have read theirs.
+    pub(crate) starved: BTreeSet<(GroupId, Lane)>,
+    /// Lanes with fresh messages whose group may open no more, by group.
+    pub(crate) full: BTreeMap<GroupId, BTreeSet<Lane>>,
+    /// When each chore is to be done next.
+    pub(crate) chores: BTreeMap<Chore, Timestamp>,
+    pub(crate) chores_due: BTreeSet<(Timestamp, Chore)>,
+    /// The last bucket of a record that was stored since the recovery.
+    pub(crate) last_bucket: u64,
+    /// No lease runs out before its grace after this.
+    pub(crate) recovered_at: Timestamp,
+    /// The time of the last batch before that.
+    pub(crate) stopped_at: Timestamp,
+    /// The storage is nearly full.
+    pub(crate) storage_low: bool,
+}

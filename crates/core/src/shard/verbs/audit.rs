@@ -1,0 +1,90 @@
+//! What the ledger accepted is appended to the chain of its namespace, in the same commit.
+
+use crate::audit::{Accepted, AuditRecord, Link, Tip, outcome_hash};
+use crate::change::{Change, Decision, Lookup, Reads};
+use crate::command::{AuditSlice, ReadAudit, Reply};
+use crate::effect::EffectRow;
+use crate::id::Text;
+use crate::pack::{AuditRun, chain_hash, open_audit};
+use crate::pipeline::found::Found;
+use crate::shard::{Decided, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// A fence was granted.
+    pub(crate) fn audit_begin(&self, now: Timestamp, row: &EffectRow, changes: &mut Vec<Change>) {
+        let accepted = Accepted::Begin { request: row.request.clone() };
+        self.append(now, row, accepted, changes);
+    }
+
+    /// Its holder said how it ended.
+    pub(crate) fn audit_finish(&self, now: Timestamp, row: &EffectRow, changes: &mut Vec<Change>) {
+        let (state, outcome) = (row.state, outcome_hash(&row.outcome));
+        self.append(now, row, Accepted::Finish { state, outcome }, changes);
+    }
+
+    /// A person did.
+    pub(crate) fn audit_resolve(&self, now: Timestamp, row: &EffectRow, changes: &mut Vec<Change>) {
+        let (state, outcome) = (row.state, outcome_hash(&row.outcome));
+        let reason = row.resolution.as_ref().map(|of| of.reason.clone()).unwrap_or_default();
+        self.append(now, row, Accepted::Resolve { state, outcome, reason }, changes);
+    }
+
+    fn append(
+        &self,
+        now: Timestamp,
+        row: &EffectRow,
+        accepted: Accepted,
+        changes: &mut Vec<Change>,
+    ) {
+        let namespace = &row.name.namespace;
+        // One command may decide several.
+        let earlier = changes.iter().rev().find_map(|change| {
+            let Change::Audit(link) = change else { return None };
+            (link.namespace == *namespace).then_some(link.tip)
+        });
+        let before = earlier.unwrap_or_else(|| self.tip(namespace));
+        let record = AuditRecord::of(now, row, accepted);
+        let (tip, _) = before.next(&record);
+        let link = Link { namespace: namespace.clone(), before, record, tip };
+        changes.push(Change::Audit(Box::new(link)));
+    }
+
+    fn tip(&self, namespace: &Text) -> Tip {
+        let known = self.chains.get(namespace).copied();
+        known.unwrap_or_else(|| Tip::root(namespace, self.config.shard))
+    }
+
+    /// How far a chain goes. Whoever is told can read that far: it is durable then.
+    pub(crate) fn view_chain(&self, namespace: &Text) -> Decision {
+        Decision::reply(Reply::Chain(self.tip(namespace)))
+    }
+
+    pub(crate) fn audit_reads(&self, read: &ReadAudit) -> Reads {
+        vec![Lookup::Audit { namespace: chain_hash(&read.namespace), from: read.from }]
+    }
+
+    /// One slice of a chain. It ends where a record is missing.
+    pub(crate) fn read_audit(&self, read: &ReadAudit, found: &Found<'_>) -> Decided {
+        let mut slice = AuditSlice { records: Vec::new(), next: None };
+        let mut expected = read.from.max(1);
+        for row in found.audit(chain_hash(&read.namespace), read.from)? {
+            let AuditRun { before, records, .. } = open_audit(row)?;
+            if before.seq >= expected {
+                break;
+            }
+            let mut tip = before;
+            for record in &records {
+                let (next, text) = tip.next(record);
+                tip = next;
+                if (expected..=read.to).contains(&tip.seq) {
+                    slice.records.push((text, tip));
+                }
+            }
+            expected = expected.max(tip.seq + 1);
+        }
+        let last = slice.records.last().map(|(_, tip)| tip.seq);
+        slice.next = last.filter(|last| *last < read.to).map(|last| last + 1);
+        Ok(Decision::reply(Reply::Audit(Box::new(slice))))
+    }
+}

@@ -1,0 +1,312 @@
+//! Why a message or a group is where it is. What is said about it is in [`says`](crate::shard::verbs::says).
+//!
+//! Known are the present and the last error. How a message ended in a group is known as long as its
+//! tombstone is; a plain ack of the first attempt has none.
+
+use std::sync::Arc;
+
+use crate::change::{DeadRow, Decision, Entry, Lookup, Reads};
+use crate::command::{
+    Explain, ExplainState, Explained, ExplainedMessage, InGroup, Missing, Rejection, Reply,
+};
+use crate::id::{Lane, Offset, Text, TopicId, no_text};
+use crate::limits::READ_LOOKUPS_MAX;
+use crate::message::Message;
+use crate::pack;
+use crate::pipeline::found::Found;
+use crate::row::Key;
+use crate::shard::ledger;
+use crate::shard::rules::tombstone::{self, Ended};
+use crate::shard::verbs::says;
+use crate::shard::verbs::settle::Held;
+use crate::shard::{Decided, Group, Refusal, Shard, Topic};
+use crate::time::Timestamp;
+use crate::view::Blocked;
+
+/// The message that is to be explained.
+struct Subject<'a> {
+    topic: &'a Topic,
+    lane: Lane,
+    offset: Offset,
+}
+
+/// What is known of a message in one group.
+pub(crate) enum Known<'a> {
+    /// It waits for its turn.
+    Fresh { before: u64 },
+    /// It is open.
+    Open(&'a Entry),
+    /// The group was not meant to have it: it is for another.
+    NotMeant(Text),
+    /// The group began behind it.
+    Earlier,
+    /// Done, at the last of so many attempts where that is known.
+    Done(Option<u32>),
+    /// A dead letter; its row, unless it was purged.
+    Dead { attempts: u32, row: Option<Box<DeadRow>> },
+    /// No longer kept.
+    Trimmed,
+}
+
+impl Shard {
+    pub(crate) fn explain_reads(&self, explain: &Explain) -> Reads {
+        if let Explain::Effect(query) = explain {
+            return self.effect_reads(query);
+        }
+        let Ok(Some(Subject { topic, lane, offset })) = self.subject(explain) else {
+            return Vec::new();
+        };
+        let topic = topic.row.id;
+        match self.live.cache.get(topic, lane, offset) {
+            Some(_) => Vec::new(),
+            None => vec![Lookup::Message { topic, lane, offset }],
+        }
+    }
+
+    pub(crate) fn explain(&self, now: Timestamp, explain: &Explain, found: &Found<'_>) -> Decided {
+        let explained = match (explain, self.subject(explain)?) {
+            (Explain::Effect(query), _) => {
+                let view = Box::new(self.looked_at(now, query, found)?);
+                Explained::Effect { says: ledger::of_effect(now, &view), view }
+            }
+            (Explain::Group(name), _) => {
+                let (_, group) = self.group_named(name)?;
+                let view = Box::new(self.show_group(now, group));
+                Explained::Group { says: says::of_group(now, &view), view }
+            }
+            (Explain::Message { .. }, Some(subject)) => {
+                Explained::Message(self.explain_message(now, &subject, None, found)?)
+            }
+            (Explain::Id { id, .. }, Some(subject)) => {
+                Explained::Message(self.explain_message(now, &subject, Some(id.restore), found)?)
+            }
+            (Explain::Message { .. } | Explain::Id { .. }, None) => {
+                unreachable!("they are messages")
+            }
+        };
+        Ok(Decision::reply(Reply::Explained(Box::new(explained))))
+    }
+
+    /// The message that is asked about; None: something else is.
+    fn subject(&self, explain: &Explain) -> Result<Option<Subject<'_>>, Rejection> {
+        let (topic, lane, offset) = match explain {
+            Explain::Group(_) | Explain::Effect(_) => return Ok(None),
+            Explain::Message { topic, partition, offset } => {
+                let topic = self.topic_named(topic)?;
+                if *partition >= topic.row.partitions {
+                    return Err(Rejection::invalid("partition", "there is no such partition"));
+                }
+                (topic, Lane::of(*partition), *offset)
+            }
+            Explain::Id { namespace, id } => {
+                let is_here = id.shard == self.config.shard;
+                let topic = self.topics.get(&id.topic).filter(|_| is_here);
+                let topic = topic.filter(|topic| topic.row.namespace == *namespace);
+                let topic = topic.filter(|topic| id.lane.0 < topic.row.partitions);
+                (topic.ok_or(Rejection::NotFound(Missing::Message))?, id.lane, id.offset)
+            }
+        };
+        if offset < topic.lane(lane).high {
+            Ok(Some(Subject { topic, lane, offset }))
+        } else {
+            Err(Rejection::NotFound(Missing::Message))
+        }
+    }
+
+    fn explain_message(
+        &self,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        restore: Option<u32>,
+        found: &Found<'_>,
+    ) -> Result<ExplainedMessage, Refusal> {
+        let Subject { topic, lane, offset } = *subject;
+        let groups = || topic.groups.values().map(|id| &self.groups[id]);
+        let is_kept = offset >= topic.lane(lane).first
+            || groups().any(|group| group.cursor(lane).open.contains(offset));
+        let message = match self.live.cache.get(topic.row.id, lane, offset) {
+            _ if !is_kept => None,
+            Some(kept) => Some(kept.message.clone()),
+            None => found.stored(topic.row.id, lane, offset)?,
+        };
+        let is_another = message
+            .as_ref()
+            .is_some_and(|message| restore.is_some_and(|restore| restore != message.restore));
+        if is_another || (is_kept || topic.is_dlq()) && message.is_none() {
+            return Err(Rejection::NotFound(Missing::Message).into());
+        }
+        let mut needs: Reads = Vec::new();
+        let mut in_groups = Vec::new();
+        for group in groups() {
+            match self.in_group(now, subject, group, message.as_ref(), found) {
+                Ok(in_group) => in_groups.push(in_group),
+                Err(Refusal::Needs(more)) => needs.extend(more),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        let mut history = None;
+        if topic.settings.history {
+            match self.history(topic.row.id, lane, offset, found) {
+                Ok(events) => history = Some(events),
+                Err(Refusal::Needs(more)) => needs.extend(more),
+                Err(refusal) => return Err(refusal),
+            }
+        }
+        if !needs.is_empty() {
+            needs.truncate(READ_LOOKUPS_MAX);
+            return Err(needs.into());
+        }
+        let stored_under = message.as_ref().map_or(self.config.restore, |message| message.restore);
+        Ok(ExplainedMessage {
+            id: self.message_id(topic.row.id, lane, offset).under(restore.unwrap_or(stored_under)),
+            topic: topic.row.name.clone(),
+            partition: lane.partition(),
+            offset,
+            message,
+            groups: in_groups,
+            history,
+        })
+    }
+
+    fn in_group(
+        &self,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        group: &Group,
+        message: Option<&Arc<Message>>,
+        found: &Found<'_>,
+    ) -> Result<InGroup, Refusal> {
+        let Subject { topic, lane, offset } = *subject;
+        let known = self.known(now, subject, group, message, found)?;
+        let own = message.and_then(|message| message.envelope.retry_policy);
+        let policy = own.map(|own| own.over(&topic.settings.retry_policy));
+        let policy = policy.unwrap_or(topic.settings.retry_policy);
+        // There is no dead letter of a dead letter.
+        let max_attempts = if topic.is_dlq() { -1 } else { policy.max_attempts };
+        let entry = if let Known::Open(entry) = known { Some(entry) } else { None };
+        let last_error = if let Known::Dead { row: Some(row), .. } = &known {
+            // As it is listed: the whole of it is with the dead letter.
+            row.error.clone()
+        } else {
+            self.last_error(group, lane, offset, entry, found)?
+        };
+        let last_owner = entry.map_or_else(no_text, |entry| self.owners.name(entry.owner));
+        let effects = match entry {
+            Some(entry) => {
+                let held = Held { topic, group, lane, offset, entry };
+                self.effects_under(now, &held, found)?.all()
+            }
+            None => Vec::new(),
+        };
+        let effects = effects.into_iter().map(|row| self.show_effect(now, row)).collect();
+        let blocked = self.blocked(now, topic, group, lane);
+        let blocked = blocked.filter(|why| is_blocked_by(&known, *why));
+        let (state, attempts) = in_a_word(&known);
+        let told = says::Told {
+            now,
+            group,
+            known: &known,
+            max_attempts,
+            last_error: &last_error,
+            last_owner: &last_owner,
+            blocked,
+        };
+        Ok(InGroup {
+            group: group.row.name.clone(),
+            state,
+            says: told.says(),
+            attempts,
+            max_attempts,
+            next_attempt_at: entry.filter(|entry| !entry.is_leased()).map(|entry| entry.at),
+            leased_until: entry.filter(|entry| entry.is_leased()).map(|entry| entry.at),
+            blocked,
+            dead_letter: self.dead_letter_of(topic, &known),
+            last_error,
+            last_owner,
+            effects,
+        })
+    }
+
+    fn known<'a>(
+        &self,
+        now: Timestamp,
+        subject: &Subject<'_>,
+        group: &'a Group,
+        message: Option<&Arc<Message>>,
+        found: &Found<'_>,
+    ) -> Result<Known<'a>, Refusal> {
+        let Subject { topic, lane, offset } = *subject;
+        let cursor = group.cursor(lane);
+        if let Some(open) = cursor.open.get(offset) {
+            return Ok(Known::Open(&open.entry));
+        }
+        let for_group = message.and_then(|message| message.for_group.clone());
+        if let Some(meant) = for_group.filter(|meant| *meant != group.row.name) {
+            return Ok(Known::NotMeant(meant));
+        }
+        if offset >= cursor.next {
+            return Ok(Known::Fresh { before: offset - cursor.next });
+        }
+        if offset < cursor.start.offset {
+            return Ok(if message.is_some() { Known::Earlier } else { Known::Trimmed });
+        }
+        match tombstone::find(now, group, lane, offset, found)? {
+            Some(stone) => match stone.ended {
+                Ended::Dead { seq, .. } => {
+                    let row = self.dead_letter_row(topic.dlq, seq, found)?;
+                    Ok(Known::Dead { attempts: stone.attempt, row })
+                }
+                Ended::Acked => Ok(Known::Done(Some(stone.attempt))),
+            },
+            None if message.is_none() => Ok(Known::Trimmed),
+            None => Ok(Known::Done(None)),
+        }
+    }
+
+    fn dead_letter_row(
+        &self,
+        dlq: Option<TopicId>,
+        seq: u64,
+        found: &Found<'_>,
+    ) -> Result<Option<Box<DeadRow>>, Refusal> {
+        let Some(topic) = dlq else { return Ok(None) };
+        let row = found.row(Key::Dead { topic, seq })?;
+        Ok(row.map(pack::dead_row).transpose()?.map(Box::new))
+    }
+
+    fn dead_letter_of(&self, topic: &Topic, known: &Known<'_>) -> Option<crate::id::MessageId> {
+        let Known::Dead { row: Some(row), .. } = known else { return None };
+        Some(self.message_id(topic.dlq?, row.lane, row.offset).under(row.restore))
+    }
+}
+
+/// A fresh message is held back by whatever stops its lane, a retry only by what stops every delivery.
+fn is_blocked_by(known: &Known<'_>, why: Blocked) -> bool {
+    let stops_retries = match why {
+        Blocked::Paused | Blocked::NoConsumers | Blocked::NoCredit | Blocked::InFlightLimit => true,
+        Blocked::MaxOpen | Blocked::OpenLimit | Blocked::NothingNew | Blocked::Loading => false,
+        Blocked::Quarantined => true,
+    };
+    match known {
+        Known::Fresh { .. } => true,
+        Known::Open(entry) => !entry.is_leased() && stops_retries,
+        Known::NotMeant(_)
+        | Known::Earlier
+        | Known::Done(_)
+        | Known::Dead { .. }
+        | Known::Trimmed => false,
+    }
+}
+
+/// The state, and the attempts that counted.
+fn in_a_word(known: &Known<'_>) -> (ExplainState, u32) {
+    match known {
+        Known::Fresh { .. } => (ExplainState::Ready, 0),
+        Known::Open(entry) if entry.is_leased() => (ExplainState::Leased, entry.spent),
+        Known::Open(entry) => (ExplainState::Waiting, entry.spent),
+        Known::NotMeant(_) | Known::Earlier => (ExplainState::Settled, 0),
+        Known::Done(attempts) => (ExplainState::Settled, attempts.unwrap_or(0)),
+        Known::Dead { attempts, .. } => (ExplainState::Dead, *attempts),
+        Known::Trimmed => (ExplainState::Trimmed, 0),
+    }
+}

@@ -1,0 +1,42 @@
+//! More time for a delivery.
+
+use crate::change::{Decision, Entry};
+use crate::command::{Extend, Rejection, Reply};
+use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
+use crate::pipeline::found::Found;
+use crate::shard::verbs::settle::{Held, open};
+use crate::shard::{Decided, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// The lease now ends `lease_ms` from now; it may become shorter.
+    pub(crate) fn extend(&self, now: Timestamp, extend: &Extend, found: &Found<'_>) -> Decided {
+        if let Some(lease_ms) = extend.lease_ms {
+            check_lease(lease_ms)?;
+        }
+        let held = self.standing(now, &extend.claim, found)?.leased(&extend.claim)?;
+        Ok(self.renew_lease(now, &held, extend.lease_ms))
+    }
+
+    /// The end of a lease, moved.
+    pub(crate) fn renew_lease(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        lease_ms: Option<u64>,
+    ) -> Decision {
+        let lease_ms = lease_ms.unwrap_or(u64::from(held.entry.lease_ms));
+        let entry = Entry { at: now.after(lease_ms), ..*held.entry };
+        // As it will be: a lease may be made shorter than the grace after a recovery.
+        let until = self.effective_end(&entry);
+        Decision::reply(Reply::Extended { until }).with(open(held, entry))
+    }
+}
+
+pub(crate) fn check_lease(lease_ms: u64) -> Result<(), Rejection> {
+    if (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
+        Ok(())
+    } else {
+        Err(Rejection::invalid("lease_ms", "is 250 to 43200000"))
+    }
+}

@@ -1,0 +1,82 @@
+//! Making a group.
+
+use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
+use crate::command::{GroupName, Rejection, Reply, Start};
+use crate::id::{Generation, GroupId, Lane, Offset};
+use crate::limits::GROUP_BYTES_MAX;
+use crate::name::check_name;
+use crate::pipeline::found::Found;
+use crate::shard::verbs::seek::bytes_at;
+use crate::shard::{Decided, Shard, Topic};
+use crate::time::Timestamp;
+
+impl Shard {
+    pub(crate) fn create_group(
+        &self,
+        now: Timestamp,
+        name: &GroupName,
+        start: Start,
+        found: &Found<'_>,
+    ) -> Decided {
+        let topic = self.topic_named(&name.topic)?;
+        if let Some(&group) = topic.groups.get(&name.group) {
+            return Ok(Decision::reply(Reply::GroupExists { group }));
+        }
+        let starts = match start {
+            Start::Earliest => earliest(topic),
+            Start::Latest => latest(topic),
+            Start::Time(at) => self.offsets_since(now, topic, at, found)?,
+        };
+        let (row, ids) = self.new_group(now, topic, name, &starts)?;
+        let mut changes = Vec::new();
+        self.unmark_all(topic, &row, &mut changes);
+        let decision =
+            Decision { changes, ..Decision::reply(Reply::GroupCreated { group: row.id }) };
+        Ok(decision.with(ids).with(Change::Group(Box::new(row))))
+    }
+
+    /// The lanes' marks, after a group was made.
+    pub(crate) fn unmark_all(&self, topic: &Topic, row: &GroupRow, changes: &mut Vec<Change>) {
+        for (index, start) in row.cursors.iter().enumerate() {
+            self.unmark(topic, Lane::of(index as u32), start.offset, changes);
+        }
+    }
+
+    /// A new group that begins at these offsets, and what the counter is then.
+    pub(crate) fn new_group(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        name: &GroupName,
+        starts: &[Offset],
+    ) -> Result<(GroupRow, Change), Rejection> {
+        check_name("group", &name.group, GROUP_BYTES_MAX)?;
+        self.check_cursors(topic)?;
+        let generation = Generation(self.ids + 1);
+        let begin = |(lane, offset): (&LaneState, &Offset)| CursorStart {
+            generation,
+            offset: *offset,
+            bytes: bytes_at(lane, *offset),
+        };
+        let row = GroupRow {
+            id: GroupId(self.ids),
+            topic: topic.row.id,
+            name: name.group.clone(),
+            created_at: now,
+            seen: now,
+            paused: None,
+            cursors: topic.lanes.iter().zip(starts).map(begin).collect(),
+        };
+        Ok((row, Change::Ids(self.ids + 2)))
+    }
+}
+
+/// The oldest offset that is kept, of each lane.
+pub(crate) fn earliest(topic: &Topic) -> Vec<Offset> {
+    topic.lanes.iter().map(|lane| lane.first).collect()
+}
+
+/// The end of each lane.
+pub(crate) fn latest(topic: &Topic) -> Vec<Offset> {
+    topic.lanes.iter().map(|lane| lane.high).collect()
+}

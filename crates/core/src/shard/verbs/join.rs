@@ -1,0 +1,91 @@
+//! Consumers come and go.
+
+use crate::change::{Change, Decision, Note};
+use crate::command::{Join, Missing, Rejection, Reply, Start};
+use crate::id::{ConsumerId, OwnerId, Text};
+use crate::limits::{CREDIT_MAX, OWNER_BYTES_MAX};
+use crate::settings::Groups;
+use crate::shard::verbs::extend::check_lease;
+use crate::shard::verbs::group::{earliest, latest};
+use crate::shard::{Decided, Shard, done};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// The number of an owner, which is stored if it is new.
+    pub(crate) fn owner_named(
+        &self,
+        name: &Text,
+        ids: &mut u64,
+        changes: &mut Vec<Change>,
+    ) -> OwnerId {
+        if let Some(owner) = self.owners.by_name.get(name) {
+            return *owner;
+        }
+        let owner = OwnerId(*ids);
+        *ids += 1;
+        changes.push(Change::Owner { owner, name: name.clone() });
+        owner
+    }
+
+    /// Takes a consumer in, and makes its group where the topic allows that.
+    pub(crate) fn join(&self, now: Timestamp, join: &Join) -> Decided {
+        check_owner(&join.owner)?;
+        if !(1..=CREDIT_MAX).contains(&join.credit) {
+            return Err(Rejection::invalid("credit", "is 1 to 10000").into());
+        }
+        let topic = self.topic_named(&join.name.topic)?;
+        if let Some(lease_ms) = join.lease_ms {
+            check_lease(lease_ms)?;
+        }
+
+        let mut changes = Vec::new();
+        let mut ids = self.ids;
+        let group = match topic.groups.get(&join.name.group) {
+            Some(group) => *group,
+            None if topic.settings.groups == Groups::Declared => {
+                return Err(Rejection::NotFound(Missing::Group).into());
+            }
+            None => {
+                let starts = match join.start {
+                    Start::Earliest => earliest(topic),
+                    Start::Latest => latest(topic),
+                    // Finding it takes reads, and who joins is not to wait for them.
+                    Start::Time(_) => {
+                        return Err(Rejection::invalid("start", "is earliest or latest").into());
+                    }
+                };
+                let (row, _) = self.new_group(now, topic, &join.name, &starts)?;
+                ids += 2;
+                let group = row.id;
+                self.unmark_all(topic, &row, &mut changes);
+                changes.push(Change::Group(Box::new(row)));
+                group
+            }
+        };
+        let owner = self.owner_named(&join.owner, &mut ids, &mut changes);
+        if ids != self.ids {
+            changes.push(Change::Ids(ids));
+        }
+        let joined = Note::Joined {
+            consumer: join.consumer,
+            group,
+            owner,
+            lease_ms: join.lease_ms.map(|lease_ms| lease_ms as u32),
+            credit: join.credit,
+            credit_bytes: join.credit_bytes,
+            peer: join.peer.clone(),
+        };
+        let reply = Reply::Joined { group, consumer: join.consumer };
+        Ok(Decision { reply, changes, notes: vec![joined], effects: Vec::new() })
+    }
+
+    pub(crate) fn leave(&self, consumer: ConsumerId) -> Decision {
+        Decision { notes: vec![Note::Left(consumer)], ..done() }
+    }
+}
+
+/// Refuses what is no owner.
+pub(crate) fn check_owner(owner: &str) -> Result<(), Rejection> {
+    let fits = (1..=OWNER_BYTES_MAX).contains(&owner.len()) && !owner.chars().any(char::is_control);
+    if fits { Ok(()) } else { Err(Rejection::invalid("owner", "is 1 to 255 printable bytes")) }
+}

@@ -1,0 +1,269 @@
+//! What a commit produces for other shards: rows of the same commit, numbered without gap per target.
+//!
+//! 1. One window at a time is on its way to a target, in order. Sending it again is harmless: the target
+//!    keeps the number it expects next in the commit of the messages.
+//! 2. A row goes when its message has arrived, in one commit with the dead letter if it was refused for
+//!    good. A window ends at a refusal, so that its reason cannot be lost with an answer.
+//! 3. That a window was sent is volatile: whoever recovers sends it again.
+
+use crate::change::{Change, Chore, Decision, Effect, Lookup, Note, Reads, TopicKind};
+use crate::command::{
+    Arrive, Arrived, Full, Missing, Outgoing, Produce, Rejection, Reply, Seen, Sender,
+};
+use crate::id::{Lane, ShardId, Text};
+use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
+use crate::message::DeathReason;
+use crate::pack;
+use crate::pipeline::found::Found;
+use crate::placement::is_dead_letters;
+use crate::row::MarkKind;
+use crate::shard::chores::expiry::cut;
+use crate::shard::rules::bury::Letter;
+use crate::shard::verbs::produce::{Beside, message};
+use crate::shard::verbs::route::Stored;
+use crate::shard::{Decided, Refusal, Shard, done};
+use crate::time::Timestamp;
+
+/// After this a window counts as lost and is sent again.
+const SEND_AGAIN_MS: u64 = 2_000;
+/// How long a commit is asked to wait for room.
+const FULL_RETRY_MS: u64 = 1_000;
+
+impl Shard {
+    fn mark(&self, kind: MarkKind, of: ShardId) -> u64 {
+        self.marks.get(&(kind, u64::from(of.0))).copied().unwrap_or(0)
+    }
+
+    fn set_mark(&self, kind: MarkKind, of: ShardId, value: u64) -> Change {
+        Change::Mark { kind, id: u64::from(of.0), value }
+    }
+
+    /// The shard of its requested topic, if it is not this one: its key is looked at there.
+    pub(crate) fn elsewhere(
+        &self,
+        now: Timestamp,
+        produce: &Produce,
+    ) -> Result<Option<ShardId>, Rejection> {
+        let shard = produce.topic.shard(self.config.shards);
+        if shard == self.config.shard {
+            return Ok(None);
+        }
+        self.check_produce(now, produce)?;
+        let last = produce.final_topic();
+        if is_dead_letters(&last.topic) {
+            return Err(Rejection::invalid("topic", "dead letters are not produced"));
+        }
+        if last.shard(self.config.shards) == self.config.shard {
+            self.topic_named(&last)?;
+        }
+        match produce.seen {
+            Some(Seen::Absent) => Err(Rejection::NotFound(Missing::Topic)),
+            Some(Seen::Partitions(_)) | None => Ok(Some(shard)),
+        }
+    }
+
+    /// More than this is not put on its way to one shard.
+    pub(crate) fn check_outbox(&self, target: ShardId, beside: &Beside) -> Result<(), Rejection> {
+        let next = self.mark(MarkKind::OutboxNext, target) + beside.queued(target);
+        if next - self.mark(MarkKind::OutboxDone, target) < OUTBOX_WAITING_MAX {
+            Ok(())
+        } else {
+            Err(Rejection::Exhausted { full: Full::Outbox, retry_after_ms: FULL_RETRY_MS })
+        }
+    }
+
+    /// Puts a message on its way.
+    pub(crate) fn queue(
+        &self,
+        target: ShardId,
+        produce: &Produce,
+        sender: Sender,
+        beside: &mut Beside,
+        changes: &mut Vec<Change>,
+    ) {
+        let seq = self.mark(MarkKind::OutboxNext, target) + beside.queued(target);
+        *beside.queued.entry(target).or_default() += 1;
+        let message = Box::new(Outgoing::of(produce, sender));
+        changes.push(Change::Outbox { target, seq, message });
+        changes.push(self.set_mark(MarkKind::OutboxNext, target, seq + 1));
+    }
+
+    pub(crate) fn send_reads(&self, target: ShardId) -> Reads {
+        let from = self.mark(MarkKind::OutboxDone, target);
+        if from < self.mark(MarkKind::OutboxNext, target) {
+            vec![Lookup::Outbox { target, from }]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// The next window to a target. Comes from the shard itself.
+    pub(crate) fn send(&self, now: Timestamp, target: ShardId, found: &Found<'_>) -> Decided {
+        let again = |at| Note::Chore(Chore::Send { target }, at);
+        let from = self.mark(MarkKind::OutboxDone, target);
+        if from >= self.mark(MarkKind::OutboxNext, target) {
+            return Ok(Decision { notes: vec![again(None)], ..done() });
+        }
+        let rows = found.outbox(target, from)?;
+        let messages = rows.into_iter().take(OUTBOX_ROWS_MAX).map(pack::open);
+        let messages = messages.collect::<Result<_, _>>()?;
+        let arrive = Arrive { source: self.config.shard, from, messages };
+        Ok(Decision {
+            notes: vec![again(Some(now.after(SEND_AGAIN_MS)))],
+            effects: vec![Effect::Send(target, Box::new(arrive))],
+            ..done()
+        })
+    }
+
+    /// Keyed messages may have arrived by another way.
+    pub(crate) fn arrive_reads(&self, arrive: &Arrive) -> Reads {
+        let keyed =
+            arrive.messages.iter().flat_map(|message| self.produce_reads(&message.produce()));
+        let mut reads: Reads = keyed.collect();
+        reads.sort_unstable();
+        reads.dedup();
+        reads
+    }
+
+    /// Stores what comes from another shard, each message once.
+    pub(crate) fn arrive(&self, now: Timestamp, arrive: &Arrive, found: &Found<'_>) -> Decided {
+        let Arrive { source, from, messages } = arrive;
+        let expected = self.mark(MarkKind::Arrived, *source).max(*from);
+        let mut decision = done();
+        let mut beside = Beside::arriving();
+        let (mut through, mut refused) = (expected, None);
+        let mut needs: Reads = Vec::new();
+        // What was refused once is a dead letter there, whatever has changed here since.
+        let is_refused = self.mark(MarkKind::Refused, *source) == expected + 1;
+        for message in messages.iter().skip((expected - from) as usize) {
+            if is_refused {
+                refused = Some("it was refused before".into());
+                break;
+            }
+            let produce = message.produce();
+            match self.store(now, &produce, Some(&mut beside), found, &mut decision) {
+                Ok(Stored::Here(_)) => through += 1,
+                Ok(Stored::Elsewhere(target, onward)) => {
+                    through += 1;
+                    let sender = self.resender(&produce, message)?;
+                    self.queue(target, &onward, sender, &mut beside, &mut decision.changes);
+                }
+                Err(Refusal::Needs(more)) => needs.extend(more),
+                Err(Refusal::Rejected(why)) => {
+                    refused = Some(cut(&why.to_string().into(), REASON_BYTES_MAX));
+                    break;
+                }
+                Err(damaged @ Refusal::Damaged(_)) => return Err(damaged),
+            }
+        }
+        if !needs.is_empty() {
+            return Err(needs.into());
+        }
+        decision.changes.push(self.set_mark(MarkKind::Arrived, *source, through));
+        if refused.is_some() && !is_refused {
+            decision.changes.push(self.set_mark(MarkKind::Refused, *source, through + 1));
+        }
+        let target = self.config.shard;
+        decision.reply = Reply::Arrived(Arrived { target, through, refused });
+        Ok(decision)
+    }
+
+    pub(crate) fn arrived_reads(&self, arrived: &Arrived) -> Reads {
+        match arrived.refused {
+            Some(_) => vec![Lookup::Outbox { target: arrived.target, from: arrived.through }],
+            None => Vec::new(),
+        }
+    }
+
+    /// Deletes what has arrived; what never will becomes a dead letter of the topic it came from.
+    pub(crate) fn arrived(&self, now: Timestamp, arrived: &Arrived, found: &Found<'_>) -> Decided {
+        let Arrived { target, through, refused } = arrived;
+        let target = *target;
+        let first = self.mark(MarkKind::OutboxDone, target);
+        let next = self.mark(MarkKind::OutboxNext, target);
+        let mut decision = done();
+        let mut through = (*through).clamp(first, next);
+        if let Some(why) = refused
+            && through == arrived.through
+            && through < next
+        {
+            let rows = found.outbox(target, through)?;
+            if let Some(row) = rows.first() {
+                let message: Outgoing = pack::open(row)?;
+                self.return_to_sender(now, &message, why, &mut decision.changes);
+            }
+            through += 1;
+        }
+        let gone = (first..through).map(|seq| Change::OutboxGone { target, seq });
+        decision.changes.extend(gone);
+        if through > first {
+            decision.changes.push(self.set_mark(MarkKind::OutboxDone, target, through));
+        }
+        // An answer that is told again moves nothing, and sends nothing.
+        if through > first {
+            let more = (through < next).then_some(now);
+            decision.notes.push(Note::Chore(Chore::Send { target }, more));
+        }
+        Ok(decision)
+    }
+
+    /// Should it not be taken there either, it is returned to the topic that routed it on.
+    fn resender(&self, produce: &Produce, message: &Outgoing) -> Result<Sender, Rejection> {
+        let topic = self.topic_named(&produce.topic)?.row.id;
+        Ok(Sender { topic, group: None, lane: Lane::of(0), ..message.sender.clone() })
+    }
+
+    /// The target would not have it. If its topic is gone by now there is nobody to tell.
+    fn return_to_sender(
+        &self,
+        now: Timestamp,
+        outgoing: &Outgoing,
+        why: &Text,
+        changes: &mut Vec<Change>,
+    ) {
+        let Sender { topic, group, lane, message: id } = &outgoing.sender;
+        let Some(source) = self.topics.get(topic) else { return };
+        // There is no dead letter of a dead letter: what one brought forth lies beside it.
+        let source = match source.row.kind {
+            TopicKind::Dlq(source) => &self.topics[&source],
+            TopicKind::Topic => source,
+        };
+        let group = group.and_then(|group| self.groups.get(&group));
+        let group = group.map(|group| group.row.name.clone());
+        let letter = Letter {
+            source,
+            lane: *lane,
+            id: *id,
+            group: group.unwrap_or_default(),
+            reason: DeathReason::Undeliverable,
+            attempts: 0,
+            last_error: why.clone(),
+            last_owner: Text::default(),
+            first_delivered_at: None,
+            had_effects: false,
+            effects_until: None,
+            message: message(self.config.restore, now, &outgoing.produce()),
+        };
+        self.store_letter(now, letter, changes);
+    }
+
+    /// Messages that were on their way when the last owner went.
+    pub(crate) fn recover_outbox(&mut self, now: Timestamp) {
+        let targets =
+            self.marks.range((MarkKind::OutboxNext, 0)..=(MarkKind::OutboxNext, u64::MAX));
+        let targets: Vec<ShardId> = targets.map(|((_, id), _)| ShardId(*id as u32)).collect();
+        for target in targets {
+            self.plan_send(target, now);
+        }
+    }
+
+    /// There is something to send, and nothing is on its way.
+    pub(crate) fn plan_send(&mut self, target: ShardId, now: Timestamp) {
+        let is_waiting =
+            self.mark(MarkKind::OutboxDone, target) < self.mark(MarkKind::OutboxNext, target);
+        let chore = Chore::Send { target };
+        if is_waiting && !self.live.chores.contains_key(&chore) {
+            self.set_chore(chore, Some(now));
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! Stop and go of a group.
+
+use crate::change::{Change, Decision, GroupRow, Paused};
+use crate::command::{GroupName, Pause};
+use crate::limits::REASON_BYTES_MAX;
+use crate::shard::chores::expiry::cut;
+use crate::shard::{Decided, Shard, done};
+use crate::time::Timestamp;
+
+impl Shard {
+    /// Nothing new is leased; what is leased may still be settled. Waiting uses up no attempt.
+    pub(crate) fn pause(&self, now: Timestamp, pause: &Pause) -> Decided {
+        let (_, group) = self.group_named(&pause.name)?;
+        let before = group.row.paused.as_ref().filter(|_| group.is_paused(now));
+        let since = before.map_or(now, |paused| paused.since);
+        let paused = Paused {
+            since,
+            by: cut(&pause.by, REASON_BYTES_MAX),
+            reason: cut(&pause.reason, REASON_BYTES_MAX),
+            until: pause.until,
+        };
+        Ok(self.set_paused(&group.row, Some(paused)))
+    }
+
+    pub(crate) fn resume(&self, now: Timestamp, name: &GroupName) -> Decided {
+        let (_, group) = self.group_named(name)?;
+        match group.row.paused {
+            None => Ok(done()),
+            // A paused group is not idle: its time begins now.
+            Some(_) => Ok(self.set_paused(&GroupRow { seen: now, ..group.row.clone() }, None)),
+        }
+    }
+
+    fn set_paused(&self, row: &GroupRow, paused: Option<Paused>) -> Decision {
+        done().with(Change::Group(Box::new(GroupRow { paused, ..row.clone() })))
+    }
+}

@@ -1,0 +1,296 @@
+//! Storing a message.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::change::{Change, Decision, Lookup, Note, Reads};
+use crate::command::{Command, Produce, Rejection, Reply, Routed};
+use crate::id::{Lane, ShardId, TopicId};
+use crate::limits::{
+    DEADLINE_MAX, ENVELOPE_BYTES_MAX, ENVELOPE_TEXT_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX,
+    KEY_BYTES_MAX, TENANT_BYTES_MAX,
+};
+use crate::message::{Envelope, Message, Receipt, tenant_of};
+use crate::pipeline::found::Found;
+use crate::row::Hash16;
+use crate::settings::Keyless;
+use crate::shard::rules::dedupe::{Keyed, content};
+use crate::shard::rules::partition;
+use crate::shard::verbs::route::Stored;
+use crate::shard::{Decided, Refusal, Shard, Topic, done};
+use crate::time::Timestamp;
+
+/// Messages that one decision stores, as far as it has come. They are exempt from limits of the backlog:
+/// a full topic must not turn a known success into doubt.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// How many each lane gets.
+    lanes: BTreeMap<(TopicId, Lane), u64>,
+    /// Whose turn is next.
+    turns: BTreeMap<TopicId, u32>,
+    /// Keys it takes, with the content, and the receipt unless it is for another shard.
+    keys: BTreeMap<Hash16, ([u8; 16], Option<Receipt>)>,
+    /// How many go to each other shard.
+    pub(crate) queued: BTreeMap<ShardId, u64>,
+    /// They were accepted before and have come a long way: what has run out by now is for delivery to see.
+    pub(crate) arrives: bool,
+}
+
+impl Beside {
+    pub(crate) fn arriving() -> Beside {
+        Beside { arrives: true, ..Beside::default() }
+    }
+
+    pub(crate) fn queued(&self, target: ShardId) -> u64 {
+        self.queued.get(&target).copied().unwrap_or(0)
+    }
+}
+
+impl Shard {
+    pub(crate) fn produce_reads(&self, produce: &Produce) -> Reads {
+        let Some(keyed) = self.keyed(produce).ok().flatten() else { return Vec::new() };
+        let mut reads = vec![keyed.lookup()];
+        if self.config.shards > 1 && produce.routed.is_none() {
+            reads.push(Lookup::Row(keyed.pin_key()));
+        }
+        reads
+    }
+
+    /// The order of the checks is part of the contract: a repeat of a done key is answered from its
+    /// record even when the deadline has passed or the topic is full.
+    pub(crate) fn produce(&self, now: Timestamp, produce: &Produce, found: &Found<'_>) -> Decided {
+        let mut decision = done();
+        decision.reply = match self.store(now, produce, None, found, &mut decision)? {
+            Stored::Here(receipt) => Reply::Produced(receipt),
+            Stored::Elsewhere(_, onward) => Reply::Elsewhere(Box::new(Command::Produce(onward))),
+        };
+        Ok(decision)
+    }
+
+    /// The name of its key, by the topic that was asked for.
+    fn keyed<'a>(&self, produce: &'a Produce) -> Result<Option<Keyed<'a>>, Rejection> {
+        let envelope = &produce.envelope;
+        if let Some(routed) = &produce.routed {
+            let key = envelope.idempotency_key.as_ref();
+            return Ok(key.map(|key| Keyed::routed(routed, tenant_of(envelope), key)));
+        }
+        Ok(Keyed::of(self.topic_named(&produce.topic)?.row.id, envelope))
+    }
+
+    /// Stores a message, alone or `beside` others that the same decision stores.
+    pub(crate) fn store(
+        &self,
+        now: Timestamp,
+        produce: &Produce,
+        mut beside: Option<&mut Beside>,
+        found: &Found<'_>,
+        decision: &mut Decision,
+    ) -> Result<Stored, Refusal> {
+        check_syntax(produce)?;
+        let keyed = self.keyed(produce)?;
+        if let Some(keyed) = &keyed {
+            let decided = beside.as_ref().and_then(|beside| beside.keys.get(&keyed.hash()));
+            let taken = match decided {
+                Some((content, Some(receipt))) => {
+                    keyed.again(produce, content, receipt).map(Some)?
+                }
+                Some((other, None)) if *other != content(produce) => {
+                    return Err(Rejection::KeyConflict.into());
+                }
+                Some((_, None)) => None,
+                None => keyed.taken(now, produce, found)?,
+            };
+            if let Some(receipt) = taken {
+                return Ok(Stored::Here(receipt));
+            }
+        }
+        let others = beside.as_deref();
+        let onward = self.goes_on(now, produce, keyed.as_ref(), others, found, decision)?;
+        if let Some((target, onward)) = onward {
+            if let (Some(beside), Some(keyed)) = (&mut beside, &keyed) {
+                beside.keys.insert(keyed.hash(), (content(produce), None));
+            }
+            return Ok(Stored::Elsewhere(target, onward));
+        }
+        let topic = self.topic_named(&produce.final_topic())?;
+        if topic.is_dlq() {
+            return Err(Rejection::invalid("topic", "dead letters are not produced").into());
+        }
+        if let Some(policy) = &produce.envelope.retry_policy {
+            policy.over(&topic.settings.retry_policy).check().map_err(invalid_policy)?;
+        }
+        let turn = beside.as_ref().and_then(|beside| beside.turns.get(&topic.row.id));
+        let turn = turn.copied().unwrap_or(topic.keyless_turn);
+        let (partition, turn) = choose_partition(produce, topic, turn)?;
+        if !beside.as_ref().is_some_and(|beside| beside.arrives) {
+            check_deadline(now, produce)?;
+        }
+        self.check_size(produce)?;
+        let lane = Lane::of(partition);
+        let mut offset = topic.lane(lane).high;
+        match &beside {
+            Some(beside) => offset += beside.lanes.get(&(topic.row.id, lane)).copied().unwrap_or(0),
+            None => {
+                let size = (produce.key.len() + produce.value.len()) as u64;
+                self.check_room(topic, lane, size)?;
+            }
+        }
+        let is_routed = produce.routed.is_some() || topic.row.name != produce.topic.topic;
+        let receipt = Receipt {
+            id: self.message_id(topic.row.id, lane, offset),
+            final_topic: is_routed.then(|| topic.row.name.clone()),
+            partition,
+            offset,
+            deduplicated: false,
+        };
+        if let Some(beside) = beside {
+            *beside.lanes.entry((topic.row.id, lane)).or_default() += 1;
+            beside.turns.extend(turn.map(|turn| (topic.row.id, turn)));
+            let taken = |of: &Keyed<'_>| (of.hash(), (content(produce), Some(receipt.clone())));
+            beside.keys.extend(keyed.as_ref().map(taken));
+        }
+        if let Some(keyed) = &keyed {
+            let expires = match produce.routed {
+                Some(Routed { expires, .. }) => expires,
+                None => now.after(self.topic_named(&produce.topic)?.settings.dedupe_ttl_ms),
+            };
+            self.take_key(now, keyed, expires, produce, &receipt, &mut decision.changes);
+        }
+        let message = Arc::new(message(self.config.restore, now, produce));
+        decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
+        decision.notes.extend(turn.map(|turn| Note::KeylessTurn { topic: topic.row.id, turn }));
+        Ok(Stored::Here(receipt))
+    }
+
+    /// What can be told of a message before its topic is known.
+    pub(crate) fn check_produce(&self, now: Timestamp, produce: &Produce) -> Result<(), Rejection> {
+        check_syntax(produce)?;
+        check_deadline(now, produce)?;
+        self.check_size(produce)
+    }
+
+    pub(crate) fn check_size(&self, produce: &Produce) -> Result<(), Rejection> {
+        let envelope_texts = texts(&produce.envelope);
+        let envelope_bytes = envelope_texts.iter().map(|(_, text)| text.len()).sum::<usize>();
+        let sizes = [
+            ("key", produce.key.len(), KEY_BYTES_MAX),
+            ("value", produce.value.len(), self.config.value_bytes_max),
+            ("envelope", envelope_bytes, ENVELOPE_BYTES_MAX),
+        ];
+        let texts = envelope_texts
+            .into_iter()
+            .map(|(field, text)| (field, text.len(), ENVELOPE_TEXT_BYTES_MAX));
+        for (field, size, limit) in sizes.into_iter().chain(texts) {
+            if size > limit {
+                return Err(Rejection::TooLarge {
+                    field: field.into(),
+                    limit: limit as u64,
+                    size: size as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn check_deadline(now: Timestamp, produce: &Produce) -> Result<(), Rejection> {
+    if produce.envelope.deadline.is_some_and(|deadline| deadline <= now) {
+        Err(Rejection::DeadlinePassed)
+    } else {
+        Ok(())
+    }
+}
+
+pub(crate) fn message(restore: u32, now: Timestamp, produce: &Produce) -> Message {
+    Message {
+        restore,
+        produced_at: now,
+        key: produce.key.clone(),
+        value: produce.value.clone(),
+        envelope: produce.envelope.clone(),
+        routing: produce.routing.clone(),
+        trace: produce.trace.clone(),
+        origin: None,
+        redriven: 0,
+        for_group: None,
+        death: None,
+    }
+}
+
+fn texts(envelope: &Envelope) -> Vec<(&'static str, &str)> {
+    [
+        ("envelope.run_id", &envelope.run_id),
+        ("envelope.step_id", &envelope.step_id),
+        ("envelope.parent_step_id", &envelope.parent_step_id),
+        ("envelope.tenant_id", &envelope.tenant_id),
+        ("envelope.idempotency_key", &envelope.idempotency_key),
+        ("envelope.target_topic", &envelope.target_topic),
+    ]
+    .into_iter()
+    .filter_map(|(field, text)| Some((field, &**text.as_ref()?)))
+    .collect()
+}
+
+fn check_syntax(produce: &Produce) -> Result<(), Rejection> {
+    if produce.value.is_empty() {
+        return Err(Rejection::invalid("value", "is empty"));
+    }
+    let envelope = &produce.envelope;
+    if let Some(key) = &envelope.idempotency_key
+        && (key.is_empty()
+            || key.len() > IDEMPOTENCY_KEY_BYTES_MAX
+            || key.chars().any(char::is_control))
+    {
+        return Err(Rejection::invalid(
+            "envelope.idempotency_key",
+            "is 1 to 255 bytes without control characters",
+        ));
+    }
+    if envelope.tenant_id.as_ref().is_some_and(|tenant| tenant.len() > TENANT_BYTES_MAX) {
+        return Err(Rejection::invalid("envelope.tenant_id", "has more than 255 bytes"));
+    }
+    if envelope.deadline.is_some_and(|deadline| deadline > DEADLINE_MAX) {
+        return Err(Rejection::invalid("envelope.deadline", "is after the year 9999"));
+    }
+    envelope.retry_policy.map_or(Ok(()), |policy| policy.check()).map_err(invalid_policy)
+}
+
+fn invalid_policy(why: &str) -> Rejection {
+    Rejection::invalid("envelope.retry_policy", why)
+}
+
+/// The partition that was asked for, if there is such a one.
+pub(crate) fn asked_partition(
+    produce: &Produce,
+    partitions: u32,
+) -> Result<Option<u32>, Rejection> {
+    let routed = produce.routing.as_ref().and_then(|routing| routing.partition_override);
+    let asked = routed.or(produce.envelope.partition_override);
+    if asked.is_none_or(|partition| partition < partitions) {
+        Ok(asked)
+    } else {
+        Err(Rejection::invalid(
+            "envelope.partition_override",
+            format!("there are {partitions} partitions"),
+        ))
+    }
+}
+
+/// The partition, and whose turn is next if it was chosen by turns.
+fn choose_partition(
+    produce: &Produce,
+    topic: &Topic,
+    turn: u32,
+) -> Result<(u32, Option<u32>), Rejection> {
+    let partitions = topic.row.partitions;
+    if let Some(partition) = asked_partition(produce, partitions)? {
+        return Ok((partition, None));
+    }
+    if !produce.key.is_empty() {
+        return Ok((partition::of_key(&produce.key, partitions), None));
+    }
+    match topic.settings.keyless {
+        Keyless::Partition0 => Ok((0, None)),
+        Keyless::RoundRobin => Ok((turn % partitions, Some((turn + 1) % partitions))),
+    }
+}

@@ -1,0 +1,121 @@
+//! Repairing a cursor that lost a block of open entries.
+//!
+//! Which messages of the block were open is unknown. Each of them that is still stored is opened again, so it is
+//! delivered again rather than lost. Tokens granted before the repair are stale by their time.
+
+use crate::change::{Change, Decision, Entry, EntryState, LastError, Note};
+use crate::command::Repaired;
+use crate::id::{Lane, Offset, OwnerId};
+use crate::limits::BLOCK_OFFSETS;
+use crate::pipeline::found::Found;
+use crate::shard::verbs::repair::{next, reply};
+use crate::shard::{Cursor, Decided, Group, Kept, Shard, Topic};
+use crate::time::Timestamp;
+
+/// The attempt of a message that was opened again: above any that its old tokens may have.
+const REOPENED_ATTEMPT: u32 = 1 << 16;
+
+/// The last owner of a message that was opened again.
+const REPAIR: &str = "shard repair";
+
+impl Shard {
+    /// As much of the next damaged block as one read of pages covers.
+    pub(crate) fn repair_blocks(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        lane: Lane,
+        dry_run: bool,
+        found: &Found<'_>,
+    ) -> Decided {
+        let groups = topic.groups.values().map(|id| &self.groups[id]);
+        let mut damaged = groups
+            .flat_map(|group| group.cursor(lane).damaged.keys().map(move |block| (group, *block)));
+        if dry_run {
+            let reopened = damaged.map(|(group, block)| {
+                let (from, to) = extent(group.cursor(lane), block);
+                (group.row.name.clone(), from, to)
+            });
+            return Ok(reply(Repaired { reopened: reopened.collect(), ..Repaired::default() }));
+        }
+        let Some((group, block)) = damaged.next() else {
+            let notes = vec![Note::Repaired { topic: topic.row.id, lane }];
+            return Ok(Decision { notes, ..reply(Repaired::default()) });
+        };
+        self.reopen(now, topic, group, lane, block, found)
+    }
+
+    fn reopen(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        group: &Group,
+        lane: Lane,
+        block: u64,
+        found: &Found<'_>,
+    ) -> Decided {
+        let cursor = group.cursor(lane);
+        let (id, damaged) = (group.row.id, &cursor.damaged[&block]);
+        let (from, to) = extent(cursor, block);
+        let from = from.max(damaged.repaired_to);
+        let run = found.pages(topic.row.id, lane, from)?;
+        let end = run.end.min(to);
+        let begun = found.held_by_offset(cursor.start.generation, lane, from, end)?;
+        let messages = run.pages.iter().flat_map(|page| (page.base..).zip(&page.messages));
+        let is_unknown =
+            |offset: Offset| (from..end).contains(&offset) && !cursor.open.contains(offset);
+        let mut opened: Vec<Offset> = Vec::new();
+        let (mut ids, mut changes) = (self.ids, Vec::new());
+        let owner = self.owner_named(&REPAIR.into(), &mut ids, &mut changes);
+        changes.push(Change::Ids(ids));
+        for (offset, kept) in messages.filter(|(offset, _)| is_unknown(*offset)) {
+            if kept.message.for_group.as_ref().is_some_and(|of| *of != group.row.name) {
+                continue;
+            }
+            let begun = begun.get(&offset).copied().unwrap_or(0);
+            let entry = reopened(now, topic, kept, owner, begun);
+            opened.push(offset);
+            changes.push(Change::Open { group: id, lane, offset, entry, holder: None });
+        }
+        if end == to {
+            let batch = damaged.batch;
+            changes.push(Change::BlockGone { group: id, lane, block, batch });
+        }
+        let ranges = opened.chunk_by(|one, other| one + 1 == *other);
+        let reopened = ranges.map(|run| (group.row.name.clone(), run[0], run[run.len() - 1] + 1));
+        let reopened = reopened.collect();
+        let decision = reply(Repaired { reopened, ..next(topic.lane(lane).high) });
+        let notes = vec![Note::Reopened { group: id, lane, block, to: end }];
+        Ok(Decision { changes, notes, ..decision })
+    }
+}
+
+/// The offsets of a block that were delivered.
+fn extent(cursor: &Cursor, block: u64) -> (Offset, Offset) {
+    let from = (block * BLOCK_OFFSETS).max(cursor.start.offset);
+    (from, ((block + 1) * BLOCK_OFFSETS).min(cursor.next))
+}
+
+fn reopened(now: Timestamp, topic: &Topic, kept: &Kept, owner: OwnerId, begun: u8) -> Entry {
+    let message = &kept.message;
+    let policy = message.envelope.retry_policy.map(|p| p.over(&topic.settings.retry_policy));
+    Entry {
+        state: EntryState::Returned,
+        attempt: REOPENED_ATTEMPT,
+        spent: 0,
+        returns: 0,
+        at: now,
+        lease_ms: 0,
+        owner,
+        size: message.size() as u32,
+        produced_at: message.produced_at,
+        // Fences every token that was granted before.
+        first_at: now,
+        policy,
+        deadline: message.envelope.deadline.filter(|_| !topic.is_dlq()),
+        error: LastError::None,
+        begun,
+        // At most: a settle reads the effects and counts them.
+        unfinished: begun,
+    }
+}

@@ -1,0 +1,221 @@
+//! Repairing a lane that is in [`quarantine`](crate::shard::rules::quarantine), one bounded step at a time.
+//!
+//! 1. Pages first, in offset order. A damaged page is deleted. Where pages are missing, the messages are lost: a page
+//!    of placeholders, which no group is given, is stored in their place. Open deliveries of lost messages end.
+//! 2. Then blocks ([`reopen`](crate::shard::verbs::reopen)).
+//!
+//! A step that is cut off leaves the lane in quarantine, and the next repair goes on from there.
+
+use std::sync::Arc;
+
+use crate::change::{Change, Decision, End, Lookup, Reads};
+use crate::command::{Rejection, Repair, Repaired, Reply};
+use crate::effect::DoubtCause;
+use crate::id::{Lane, Offset, Text};
+use crate::limits::PAGE_MESSAGES_MAX;
+use crate::message::{Envelope, Message};
+use crate::pipeline::found::Found;
+use crate::shard::verbs::seek::bytes_at;
+use crate::shard::verbs::settle::Held;
+use crate::shard::{Cursor, Decided, Refusal, Shard, Topic, done};
+use crate::time::Timestamp;
+
+impl Shard {
+    pub(crate) fn repair_reads(&self, repair: &Repair) -> Reads {
+        let Ok(topic) = self.topic_named(&repair.topic) else { return Vec::new() };
+        let lane = Lane::of(repair.partition);
+        if repair.partition >= topic.row.partitions {
+            return Vec::new();
+        }
+        let from = self.repair_from(topic, lane, repair.from);
+        if from < topic.lane(lane).high {
+            vec![Lookup::Pages { topic: topic.row.id, lane, from }]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// One step. The reply says where the next one begins.
+    pub(crate) fn repair(&self, now: Timestamp, repair: &Repair, found: &Found<'_>) -> Decided {
+        let topic = self.topic_named(&repair.topic)?;
+        if repair.partition >= topic.row.partitions {
+            let says = format!("must be below {}", topic.row.partitions);
+            return Err(Rejection::invalid("partition", says).into());
+        }
+        let lane = Lane::of(repair.partition);
+        let from = self.repair_from(topic, lane, repair.from);
+        if from < topic.lane(lane).high {
+            return self.repair_pages(now, topic, lane, from, repair.dry_run, found);
+        }
+        self.repair_blocks(now, topic, lane, repair.dry_run, found)
+    }
+
+    /// The lowest offset from `from` on that some group may need.
+    fn repair_from(&self, topic: &Topic, lane: Lane, from: Offset) -> Offset {
+        let cursors = topic.groups.values().map(|id| self.groups[id].cursor(lane));
+        let lowest = cursors.map(Cursor::low).chain([topic.lane(lane).first]).min();
+        from.max(lowest.unwrap_or(0))
+    }
+
+    /// Looks at the pages of one read. Stops after the first that had to be repaired.
+    fn repair_pages(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        lane: Lane,
+        from: Offset,
+        dry_run: bool,
+        found: &Found<'_>,
+    ) -> Decided {
+        let state = topic.lane(lane);
+        let (pages, end) = found.page_states(topic.row.id, lane, from)?;
+        let mut expected = from;
+        for page in pages {
+            let is_whole = page.content.is_ok();
+            // The bounds of a damaged page are those that its neighbours leave.
+            let base = page.content.as_ref().map_or(expected, |content| content.base);
+            if base > expected && !topic.is_dlq() {
+                let gap = Gap { from: expected, to: base, bytes: page.bytes_before(), at: page.at };
+                if let Some(step) = self.lose(now, topic, lane, gap, dry_run, found)? {
+                    return Ok(step);
+                }
+            }
+            let after = page.last + 1;
+            if !is_whole && dry_run {
+                return Ok(reply(Repaired { lost: vec![(expected, after)], ..next(after) }));
+            }
+            if !is_whole {
+                let lost = if topic.is_dlq() { vec![(page.last, after)] } else { Vec::new() };
+                let gone = Change::MessageGone { topic: topic.row.id, lane, offset: page.last };
+                return Ok(reply(Repaired { lost, ..next(expected) }).with(gone));
+            }
+            expected = expected.max(after);
+        }
+        let end = end.min(state.high).max(expected);
+        if expected < end && !topic.is_dlq() {
+            let gap = Gap { from: expected, to: end, bytes: None, at: now };
+            if let Some(step) = self.lose(now, topic, lane, gap, dry_run, found)? {
+                return Ok(step);
+            }
+        }
+        Ok(reply(next(end)))
+    }
+
+    /// Nothing is stored in a gap. Below the first kept offset that is as it should be, unless a message is open there.
+    fn lose(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        lane: Lane,
+        gap: Gap,
+        dry_run: bool,
+        found: &Found<'_>,
+    ) -> Result<Option<Decision>, Refusal> {
+        let first = topic.lane(lane).first;
+        let (from, to) = if gap.from < first {
+            match self.open_offsets(topic, lane, gap.from, gap.to.min(first)).first() {
+                Some(open) => (*open, open + 1),
+                None if gap.to > first => (first, gap.to),
+                None => return Ok(None),
+            }
+        } else {
+            (gap.from, gap.to)
+        };
+        let to = to.min(from + PAGE_MESSAGES_MAX as u64);
+        let mut step = reply(Repaired { lost: vec![(from, to)], ..next(to) });
+        if dry_run {
+            return Ok(Some(step));
+        }
+        self.end_lost(now, topic, lane, from, to, found, &mut step.changes)?;
+        if from >= first {
+            let bytes = gap.bytes.filter(|_| to == gap.to);
+            let bytes = bytes.unwrap_or_else(|| bytes_at(topic.lane(lane), to));
+            let messages = (from..to).map(|_| self.placeholder(gap.at)).collect();
+            let topic = topic.row.id;
+            step.changes.push(Change::Lost { topic, lane, from, bytes, messages });
+        }
+        Ok(Some(step))
+    }
+
+    /// Ends what is open of lost messages. The outcomes of their effects stay.
+    #[expect(clippy::too_many_arguments, reason = "a range of a lane is four of them")]
+    fn end_lost(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        lane: Lane,
+        from: Offset,
+        to: Offset,
+        found: &Found<'_>,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), Refusal> {
+        let mut needs: Reads = Vec::new();
+        for id in topic.groups.values() {
+            let group = &self.groups[id];
+            for (offset, open) in group.cursor(lane).open.range(from, to) {
+                let held = Held { topic, group, lane, offset, entry: &open.entry };
+                self.purge_open(now, &held, found, changes, &mut needs)?;
+            }
+        }
+        if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
+    }
+
+    /// Ends an open delivery of a message that is gone.
+    pub(crate) fn purge_open(
+        &self,
+        now: Timestamp,
+        held: &Held<'_>,
+        found: &Found<'_>,
+        changes: &mut Vec<Change>,
+        needs: &mut Reads,
+    ) -> Result<(), Refusal> {
+        match self.effects_under(now, held, found) {
+            Ok(mut effects) => {
+                // Two messages may share an effect.
+                effects.as_changed_by(changes);
+                self.orphan_effects(now, held, effects, DoubtCause::Abandoned, changes);
+            }
+            Err(Refusal::Needs(more)) => needs.extend(more),
+            Err(refusal) => return Err(refusal),
+        }
+        self.end(held, End::Purged, changes);
+        self.remember_ack(now, held, changes);
+        Ok(())
+    }
+
+    /// A message that no group is given: no group has an empty name.
+    fn placeholder(&self, produced_at: Timestamp) -> Arc<Message> {
+        Arc::new(Message {
+            restore: self.config.restore,
+            produced_at,
+            key: Default::default(),
+            value: Default::default(),
+            envelope: Envelope::default(),
+            routing: None,
+            trace: None,
+            origin: None,
+            redriven: 0,
+            for_group: Some(Text::default()),
+            death: None,
+        })
+    }
+}
+
+/// Offsets without a page.
+struct Gap {
+    from: Offset,
+    to: Offset,
+    /// The byte total of the lane after them, if it is known.
+    bytes: Option<u64>,
+    /// When the page after them was stored. Pages are in the order of their times.
+    at: Timestamp,
+}
+
+pub(crate) fn reply(repaired: Repaired) -> Decision {
+    Decision { reply: Reply::Repaired(repaired), ..done() }
+}
+
+/// Nothing yet; go on from there.
+pub(crate) fn next(from: Offset) -> Repaired {
+    Repaired { next: Some(from), ..Repaired::default() }
+}

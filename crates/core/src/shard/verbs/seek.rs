@@ -1,0 +1,83 @@
+//! Moving the cursors of a group.
+//!
+//! A cursor that moves begins a new life: attempts start at 1 again, and every token of before is
+//! stale by its generation.
+
+use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
+use crate::command::{Rejection, Reply, Seek, SeekTo, Sought};
+use crate::id::{Generation, Lane, Offset};
+use crate::pipeline::found::Found;
+use crate::shard::{Decided, Refusal, Shard, Topic};
+use crate::time::Timestamp;
+
+impl Shard {
+    pub(crate) fn seek(&self, now: Timestamp, seek: &Seek, found: &Found<'_>) -> Decided {
+        let (topic, group) = self.group_named(&seek.name)?;
+        if !group.is_paused(now) && !group.consumers.is_empty() {
+            return Err(Rejection::HasConsumers.into());
+        }
+        let targets = self.targets(now, topic, seek.to, found)?;
+        let mut ids = self.ids;
+        let mut row = GroupRow { ..group.row.clone() };
+        let mut sought = Sought { moved: Vec::new(), redelivers: 0, skips: 0, dropped_open: 0 };
+        let mut changes = Vec::new();
+        for (lane, offset) in targets {
+            let (state, cursor) = (topic.lane(lane), group.cursor(lane));
+            let offset = offset.clamp(state.first, state.high);
+            sought.moved.push((lane.partition(), cursor.next, offset));
+            sought.redelivers += cursor.next.saturating_sub(offset);
+            sought.skips += offset.saturating_sub(cursor.next);
+            sought.dropped_open += cursor.open.len() as u64;
+            let is_end = offset == state.first || offset == state.high;
+            let bytes = if offset == cursor.next && !is_end {
+                cursor.bytes
+            } else {
+                bytes_at(state, offset)
+            };
+            // Each a life of its own: the next seek may move one of them alone.
+            let generation = Generation(ids);
+            ids += 1;
+            row.cursors[lane.index()] = CursorStart { generation, offset, bytes };
+            self.discard_cursor(topic, group, lane, &mut changes);
+            self.unmark(topic, lane, offset, &mut changes);
+        }
+        let reply = Reply::Sought(sought);
+        if seek.dry_run {
+            return Ok(Decision::reply(reply));
+        }
+        changes.push(Change::Ids(ids));
+        changes.push(Change::Group(Box::new(row)));
+        Ok(Decision { changes, ..Decision::reply(reply) })
+    }
+
+    fn targets(
+        &self,
+        now: Timestamp,
+        topic: &Topic,
+        to: SeekTo,
+        found: &Found<'_>,
+    ) -> Result<Vec<(Lane, Offset)>, Refusal> {
+        let all = (0..topic.row.partitions).map(Lane::of);
+        match to {
+            SeekTo::Earliest => Ok(all.map(|lane| (lane, 0)).collect()),
+            SeekTo::Latest => Ok(all.map(|lane| (lane, Offset::MAX)).collect()),
+            SeekTo::Time(at) => Ok(all.zip(self.offsets_since(now, topic, at, found)?).collect()),
+            SeekTo::Offset { partition, .. } if partition >= topic.row.partitions => {
+                Err(Rejection::invalid("partition", "there is no such partition").into())
+            }
+            SeekTo::Offset { partition, offset } => Ok(vec![(Lane::of(partition), offset)]),
+        }
+    }
+}
+
+/// The byte total of a lane at an offset that it keeps: exact at both ends, else in proportion until the
+/// next delivery tells.
+pub(crate) fn bytes_at(state: &LaneState, offset: Offset) -> u64 {
+    if offset == state.high {
+        return state.high_bytes;
+    }
+    let bytes = u128::from(state.high_bytes - state.first_bytes);
+    let (part, whole) = (offset.saturating_sub(state.first), state.high - state.first);
+    let share = (bytes * u128::from(part)).checked_div(u128::from(whole));
+    state.first_bytes + share.unwrap_or(0) as u64
+}

@@ -1,0 +1,48 @@
+//! Making a topic.
+
+use crate::change::{Change, Decision, TopicKind, TopicRow};
+use crate::command::{CreateTopic, Rejection, Reply};
+use crate::id::TopicId;
+use crate::limits::{PARTITIONS_MAX, TOPIC_BYTES_MAX};
+use crate::name::check_name;
+use crate::shard::{Decided, Shard};
+use crate::time::Timestamp;
+
+impl Shard {
+    pub(crate) fn create_topic(&self, now: Timestamp, create: &CreateTopic) -> Decided {
+        check_name("name", &create.name.topic, TOPIC_BYTES_MAX)?;
+        if ["dlq.", "sys."].iter().any(|reserved| create.name.topic.starts_with(reserved)) {
+            return Err(Rejection::invalid("name", "dlq. and sys. are reserved").into());
+        }
+        if !(1..=PARTITIONS_MAX).contains(&create.partitions) {
+            return Err(Rejection::invalid("partitions", "is 1 to 1024").into());
+        }
+        self.config.defaults.with(&create.settings).check().map_err(Rejection::from)?;
+        if let Ok(topic) = self.topic_named(&create.name) {
+            // A setting that is not named does not differ.
+            let alike = topic.row.partitions == create.partitions
+                && topic.settings.with(&create.settings) == topic.settings;
+            let id = topic.row.id;
+            return if alike {
+                Ok(Decision::reply(Reply::TopicExists { topic: id, partitions: create.partitions }))
+            } else {
+                Err(Rejection::TopicExists { topic: id }.into())
+            };
+        }
+        self.check_topics()?;
+        let topic = TopicId(self.ids);
+        let row = TopicRow {
+            id: topic,
+            namespace: create.name.namespace.clone(),
+            name: create.name.topic.clone(),
+            kind: TopicKind::Topic,
+            partitions: create.partitions,
+            patch: create.settings.clone(),
+            created_at: now,
+            forgot: None,
+        };
+        Ok(Decision::reply(Reply::TopicCreated { topic, partitions: create.partitions })
+            .with(Change::Ids(self.ids + 1))
+            .with(Change::Topic(Box::new(row))))
+    }
+}
