@@ -20,6 +20,7 @@ use crate::settings::{RetryPolicy, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::LeaseToken;
 
+pub use crate::view::Paused;
 pub use wanted::{Lookup, Reads, Want};
 
 /// What came of a command.
@@ -84,19 +85,6 @@ pub struct Forgot {
     pub until: Timestamp,
     /// … are remembered only so long.
     pub after_ms: u64,
-}
-
-/// Who paused a group, and why.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Paused {
-    /// Since when.
-    pub since: Timestamp,
-    /// Who.
-    pub by: Text,
-    /// Why.
-    pub reason: Text,
-    /// Until when, if not for ever.
-    pub until: Option<Timestamp>,
 }
 
 /// The life and start of one cursor.

@@ -8,6 +8,7 @@ mod effect;
 mod explain;
 mod outbox;
 mod peek;
+mod place;
 mod pointer;
 mod produce;
 mod rejection;
@@ -15,14 +16,16 @@ mod rejection;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Tip;
-use crate::id::{ConsumerId, Generation, GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
+use crate::id::{ConsumerId, GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
 use crate::message::Receipt;
-use crate::placement::shard_of_topic;
 use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
 use crate::view::{GroupView, TopicView};
 
+pub use crate::id::Hold;
+pub use crate::name::{GroupName, TopicName};
+pub use crate::view::{Peer, PeerKind};
 pub use audit::{AuditSlice, ReadAudit};
 pub use call::{
     Call, Committed, CreateGroup, Creation, DeleteGroup, DeleteTopic, DeletedTopic, Finished,
@@ -38,25 +41,10 @@ pub use effect::{
 pub use explain::{Event, EventKind, Explain, ExplainState, Explained, ExplainedMessage, InGroup};
 pub use outbox::{Arrive, Arrived, Outgoing, Sender};
 pub use peek::{Peek, PeekFilter, PeekState, Peeked, PeekedMessage};
+pub use place::{Place, together};
 pub use pointer::{ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer};
 pub use produce::{Produce, Routed, RoutedKey, Seen};
 pub use rejection::{Full, Missing, Rejection, Stale};
-
-/// A topic by name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct TopicName {
-    /// Isolation boundary.
-    pub namespace: Text,
-    /// The name in it.
-    pub topic: Text,
-}
-
-impl TopicName {
-    /// Where it is, and everything under it.
-    pub fn shard(&self, shards: u32) -> ShardId {
-        shard_of_topic(&self.namespace, &self.topic, shards)
-    }
-}
 
 impl Command {
     /// The messages it would store.
@@ -69,15 +57,6 @@ impl Command {
         }
         &mut []
     }
-}
-
-/// A group by name.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct GroupName {
-    /// The topic it reads.
-    pub topic: TopicName,
-    /// Its name there.
-    pub group: Text,
 }
 
 /// Something to be decided.
@@ -333,34 +312,6 @@ pub struct Join {
     pub peer: Peer,
 }
 
-/// How a consumer takes part.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Peer {
-    /// For as long as it likes, or for one answer.
-    pub kind: PeerKind,
-    /// Where it comes from.
-    pub remote: Text,
-}
-
-/// For as long as it likes, or for one answer: what one batch has for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the variants are what their names say")]
-pub enum PeerKind {
-    #[default]
-    Stream,
-    Poll,
-}
-
-impl PeerKind {
-    /// Its name in the API.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            PeerKind::Stream => "stream",
-            PeerKind::Poll => "poll",
-        }
-    }
-}
-
 /// How a caller names the delivery it means.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
@@ -380,21 +331,6 @@ pub struct Beside {
     pub partition: Option<u32>,
     pub offset: Option<Offset>,
     pub owner: Option<Text>,
-}
-
-/// One attempt, by numbers: how the shell and the shard itself name a lease.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Hold {
-    /// The group.
-    pub group: GroupId,
-    /// The lane.
-    pub lane: Lane,
-    /// The cursor's life.
-    pub generation: Generation,
-    /// The message.
-    pub offset: Offset,
-    /// The fence.
-    pub attempt: u32,
 }
 
 /// Not done.

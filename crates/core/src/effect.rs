@@ -8,10 +8,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::command::{GroupName, Hold, Rejection, TopicName};
-use crate::id::{Generation, Lane, MessageId, Text, TopicId};
-use crate::limits::{DLQ_TOPIC_BYTES_MAX, GROUP_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX};
-use crate::name::check_name;
+use crate::id::{Generation, Hold, Lane, MessageId, Text, TopicId};
+use crate::name::{GroupName, TopicName};
 use crate::settings::OnDoubt;
 use crate::time::Timestamp;
 
@@ -24,32 +22,6 @@ pub enum Scope {
     Delivery(GroupName),
     /// `produce/<topic>`: taken idempotency keys, to look at.
     Produce(TopicName),
-}
-
-impl Scope {
-    /// The scope that `text` names in `namespace`.
-    pub fn parse(namespace: &Text, text: &str) -> Result<Scope, Rejection> {
-        let wrong = || {
-            Rejection::invalid("scope", "is op/<name>, effect/<topic>/<group> or produce/<topic>")
-        };
-        let topic = |name: &str| -> Result<TopicName, Rejection> {
-            check_name("scope", name, DLQ_TOPIC_BYTES_MAX)?;
-            Ok(TopicName { namespace: namespace.clone(), topic: name.into() })
-        };
-        match text.split_once('/').ok_or_else(wrong)? {
-            ("op", name) => {
-                check_name("scope", name, GROUP_BYTES_MAX)?;
-                Ok(Scope::Op(name.into()))
-            }
-            ("effect", rest) => {
-                let (name, group) = rest.split_once('/').ok_or_else(wrong)?;
-                check_name("scope", group, GROUP_BYTES_MAX)?;
-                Ok(Scope::Delivery(GroupName { topic: topic(name)?, group: group.into() }))
-            }
-            ("produce", name) => Ok(Scope::Produce(topic(name)?)),
-            _ => Err(wrong()),
-        }
-    }
 }
 
 /// The name of an effect, in clear.
@@ -66,15 +38,6 @@ pub struct EffectName {
     pub scope: Text,
     /// The name within all that.
     pub key: Text,
-}
-
-/// Refuses what is no key.
-pub(crate) fn check_key(key: &str) -> Result<(), Rejection> {
-    if (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control) {
-        Ok(())
-    } else {
-        Err(Rejection::invalid("key", "is 1 to 255 bytes without control characters"))
-    }
 }
 
 /// What is stored about how far an effect is.

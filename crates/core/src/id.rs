@@ -19,6 +19,15 @@ pub(crate) fn no_text() -> Text {
     EMPTY.clone()
 }
 
+/// Keeps the first `bytes_max` bytes, to a whole character.
+pub(crate) fn cut(text: &Text, bytes_max: usize) -> Text {
+    if text.len() <= bytes_max {
+        return text.clone();
+    }
+    let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    text[..end].into()
+}
+
 /// A dense position in a lane, from 0.
 pub type Offset = u64;
 
@@ -167,9 +176,31 @@ impl FromStr for MessageId {
     }
 }
 
+/// One attempt, by numbers: how the shell and the shard itself name a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Hold {
+    /// The group.
+    pub group: GroupId,
+    /// The lane.
+    pub lane: Lane,
+    /// The cursor's life.
+    pub generation: Generation,
+    /// The message.
+    pub offset: Offset,
+    /// The fence.
+    pub attempt: u32,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_cut_at_a_character() {
+        assert_eq!(&*cut(&"aßb".into(), 2), "a");
+        assert_eq!(&*cut(&"aßb".into(), 3), "aß");
+        assert_eq!(&*cut(&"aßb".into(), 4), "aßb");
+    }
 
     fn id(n: u64) -> MessageId {
         MessageId {

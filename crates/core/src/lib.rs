@@ -19,7 +19,9 @@ pub mod ownership;
 mod pack;
 mod pipeline;
 pub mod placement;
+mod read_view;
 mod recovery;
+mod refusal;
 pub mod row;
 mod session;
 mod settings;
@@ -27,6 +29,7 @@ mod shard;
 mod time;
 mod token;
 pub mod travel;
+mod validate;
 pub mod view;
 
 pub use clock::Clock;

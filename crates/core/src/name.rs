@@ -1,24 +1,31 @@
-//! What may be the name of a topic or a group.
+//! Names of topics and groups.
 
-use crate::command::Rejection;
+use serde::{Deserialize, Serialize};
 
-/// Names are letters, digits, `.`, `_` and `-`, and begin with a letter or digit.
-pub(crate) fn check_name(
-    field: &'static str,
-    name: &str,
-    bytes_max: usize,
-) -> Result<(), Rejection> {
-    let fits = name.len() <= bytes_max
-        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
-    if fits {
-        Ok(())
-    } else {
-        Err(Rejection::invalid(
-            field,
-            format!(
-                "must be 1 to {bytes_max} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
-            ),
-        ))
+use crate::id::{ShardId, Text};
+use crate::placement::shard_of_topic;
+
+/// A topic by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct TopicName {
+    /// Isolation boundary.
+    pub namespace: Text,
+    /// The name in it.
+    pub topic: Text,
+}
+
+impl TopicName {
+    /// Where it is, and everything under it.
+    pub fn shard(&self, shards: u32) -> ShardId {
+        shard_of_topic(&self.namespace, &self.topic, shards)
     }
+}
+
+/// A group by name.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct GroupName {
+    /// The topic it reads.
+    pub topic: TopicName,
+    /// Its name there.
+    pub group: Text,
 }

@@ -16,7 +16,6 @@
 //!
 //! It does not know: what commands mean, how rows are stored, what time it is.
 
-pub(crate) mod found;
 mod opened;
 mod reading;
 
@@ -29,11 +28,12 @@ use crate::command::{Command, Hold, Rejection, Reply};
 use crate::id::{BatchNo, Epoch};
 use crate::pack::{self, Damaged, Packer};
 use crate::recovery::Recovered;
+use crate::refusal::Refusal;
 use crate::row::{Read, Row, Write};
-use crate::shard::{Refusal, Shard};
+use crate::shard::Shard;
 use crate::time::Timestamp;
 
-use found::{Found, Overlay};
+use crate::read_view::{Found, Overlay};
 use opened::Opened;
 use reading::{Answers, Asker, Asking, Reading};
 

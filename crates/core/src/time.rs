@@ -31,3 +31,34 @@ impl fmt::Display for Timestamp {
         write!(f, "{}.{:03}s", self.0 / 1000, self.0 % 1000)
     }
 }
+
+/// A span of time as people say it.
+pub(crate) fn span(ms: u64) -> String {
+    const SECOND: u64 = 1_000;
+    const MINUTE: u64 = 60 * SECOND;
+    const HOUR: u64 = 60 * MINUTE;
+    const DAY: u64 = 24 * HOUR;
+    match ms {
+        ..SECOND => format!("{ms} ms"),
+        SECOND..MINUTE => format!("{}.{} s", ms / SECOND, ms % SECOND / 100),
+        MINUTE..HOUR => format!("{} min", ms / MINUTE),
+        HOUR..DAY => format!("{}.{} h", ms / HOUR, ms % HOUR * 10 / HOUR),
+        DAY.. => format!("{} d", ms / DAY),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::span;
+
+    #[test]
+    fn a_span_is_told_in_the_unit_that_fits() {
+        let told =
+            [0, 999, 1_000, 3_250, 59_999, 60_000, 3_599_999, 3_600_000, 9_000_000, 86_400_000];
+        let words = [
+            "0 ms", "999 ms", "1.0 s", "3.2 s", "59.9 s", "1 min", "59 min", "1.0 h", "2.5 h",
+            "1 d",
+        ];
+        assert_eq!(told.map(span), words.map(String::from));
+    }
+}

@@ -2,8 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::Paused;
-use crate::command::Peer;
 use crate::id::{ConsumerId, Generation, GroupId, Offset, Text, TopicId};
 use crate::settings::{Settings, SettingsPatch};
 use crate::time::Timestamp;
@@ -143,6 +141,47 @@ impl Blocked {
             Blocked::NothingNew => "nothing_new",
             Blocked::Loading => "loading",
             Blocked::Quarantined => "quarantined",
+        }
+    }
+}
+
+/// Who paused a group, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Paused {
+    /// Since when.
+    pub since: Timestamp,
+    /// Who.
+    pub by: Text,
+    /// Why.
+    pub reason: Text,
+    /// Until when, if not for ever.
+    pub until: Option<Timestamp>,
+}
+
+/// How a consumer takes part.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    /// For as long as it likes, or for one answer.
+    pub kind: PeerKind,
+    /// Where it comes from.
+    pub remote: Text,
+}
+
+/// For as long as it likes, or for one answer: what one batch has for it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the variants are what their names say")]
+pub enum PeerKind {
+    #[default]
+    Stream,
+    Poll,
+}
+
+impl PeerKind {
+    /// Its name in the API.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            PeerKind::Stream => "stream",
+            PeerKind::Poll => "poll",
         }
     }
 }

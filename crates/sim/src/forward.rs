@@ -1,7 +1,7 @@
 //! Calls among several nodes: any node takes a call and passes it on to where it believes the shard to be. On
 //! the way it is lost, late, answered twice, or comes to a node that has lost the shard since.
 
-use driftq_core::placement::Place;
+use driftq_core::command::Place;
 use driftq_core::{Answered, Command, Epoch, Lost, NodeId, Reply, ShardId, Ticket};
 
 use crate::network::Heard;

@@ -52,7 +52,7 @@ fn effects_are_listed_shown_and_resolved() {
         ! For more information, try '--help'.
         [2]
         $ driftq effect list --scope charge
-        ! error: scope: is op/<name>, effect/<topic>/<group> or produce/<topic> (INVALID_ARGUMENT, 400)
+        ! error: scope: must be op/<name>, effect/<topic>/<group> or produce/<topic> (INVALID_ARGUMENT, 400)
         [2]
         $ driftq effect show op/charge order-77
         ! error: the effect does not exist (NOT_FOUND, 404)

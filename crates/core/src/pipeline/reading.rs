@@ -10,11 +10,11 @@ use crate::command::Command;
 use crate::id::BatchNo;
 use crate::limits::{READ_AHEAD_PAGES_MAX, READ_AHEAD_STEP_BYTES, READ_LOOKUPS_MAX};
 use crate::pack::{self, Damaged};
+use crate::refusal::Refusal;
 use crate::row::{Key, Read, Row};
-use crate::shard::Refusal;
 
-use super::found::{Answer, Found, Loaded};
 use super::{Item, Output, Pipeline, ReadId};
+use crate::read_view::{Answer, Found, Loaded};
 
 /// Rows that came for a command.
 #[derive(Debug)]

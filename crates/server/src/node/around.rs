@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use driftq_core::command::Place;
 use driftq_core::command::{Missing, Seen, TopicName};
 use driftq_core::limits::PRODUCES_MAX;
-use driftq_core::placement::Place;
 use driftq_core::{Answered, Command, Rejection, Reply};
 use futures_util::future::join_all;
 

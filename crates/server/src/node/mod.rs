@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use driftq_core::command::{GroupName, Join};
-use driftq_core::placement::{Place, together};
+use driftq_core::command::{Place, together};
 use driftq_core::{
     Answered, Command, ConsumerId, Epoch, ShardConfig, ShardId, Token, TokenKeys, TokenVersion,
 };

@@ -9,8 +9,9 @@ use crate::change::{Chore, DeadRow, Decision, Lookup, Note, Reads};
 use crate::id::{Lane, TopicId};
 use crate::limits::MARKS_PER_RETENTION;
 use crate::pack;
-use crate::pipeline::found::Found;
-use crate::shard::{Decided, Shard, Topic, done};
+use crate::read_view::Found;
+use crate::refusal::Decided;
+use crate::shard::{Shard, Topic, done};
 use crate::time::Timestamp;
 
 impl Shard {

@@ -4,11 +4,11 @@
 //! still have to walk over what was deleted before that.
 
 use crate::change::{Change, Chore, Decision, Lookup, Note, Reads, Record};
-use crate::id::Text;
 use crate::limits::{EXPIRE_EVERY_MS, EXPIRE_LOOK_MS, EXPIRE_ROWS_MAX};
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::Decided;
 use crate::row::MarkKind;
-use crate::shard::{Decided, Shard, done};
+use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
 impl Shard {
@@ -64,25 +64,4 @@ impl Shard {
 /// others before it that nobody saw.
 fn look_at(now: Timestamp, bucket: u64) -> Timestamp {
     Timestamp(bucket).max(now.after(EXPIRE_EVERY_MS)).min(now.after(EXPIRE_LOOK_MS))
-}
-
-/// Keeps the first `bytes_max` bytes, to a whole character.
-pub(crate) fn cut(text: &Text, bytes_max: usize) -> Text {
-    if text.len() <= bytes_max {
-        return text.clone();
-    }
-    let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-    text[..end].into()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_at_a_character() {
-        assert_eq!(&*cut(&"aßb".into(), 2), "a");
-        assert_eq!(&*cut(&"aßb".into(), 3), "aß");
-        assert_eq!(&*cut(&"aßb".into(), 4), "aßb");
-    }
 }

@@ -5,11 +5,12 @@ use crate::command::Hold;
 use crate::effect::DoubtCause;
 use crate::id::{GroupId, Lane, Offset};
 use crate::message::DeathReason;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::Decided;
 use crate::shard::rules::backoff::backoff_ms;
 use crate::shard::rules::bury::Burial;
-use crate::shard::verbs::settle::{Held, open};
-use crate::shard::{Decided, Shard, done};
+use crate::shard::state::held::{Held, open};
+use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
 impl Shard {
@@ -79,7 +80,7 @@ impl Shard {
         let mut decision = done();
         let effects = self.unfinished_under(now, &held, found)?;
         self.doubt_effects(now, effects, DoubtCause::LeaseExpired, &mut decision.changes);
-        crate::shard::verbs::settle::forget_note(&held, &mut decision.changes);
+        crate::shard::state::held::forget_note(&held, &mut decision.changes);
         decision.changes.push(open(&held, waiting));
         Ok(decision)
     }

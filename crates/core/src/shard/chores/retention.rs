@@ -10,20 +10,11 @@ use crate::id::{Lane, Offset, TopicId};
 use crate::limits::{
     MARKS_MAX, MARKS_PER_RETENTION, PAGE_MESSAGES_MAX, TRIM_GAPS_MAX, TRIM_OFFSETS_MAX,
 };
-use crate::settings::Settings;
 use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
-/// However short the retention: looking more often would cost more than the space.
-const INTERVAL_MS_MIN: u64 = 250;
-
 /// A page that holds an offset ends or begins at most this far from it.
 const PAGE_REACH: u64 = PAGE_MESSAGES_MAX as u64 - 1;
-
-/// How often a lane's retention is looked at.
-pub(crate) fn interval_ms(settings: &Settings) -> u64 {
-    (settings.retention_ms / MARKS_PER_RETENTION).max(INTERVAL_MS_MIN)
-}
 
 /// A lane as it is after `changes`.
 pub(crate) fn lane_state(topic: &Topic, lane: Lane, changes: &[Change]) -> LaneState {
@@ -78,7 +69,7 @@ impl Shard {
             return (Vec::new(), chore(None));
         };
         if !self.may_trim(topic, lane) {
-            return (Vec::new(), chore(Some(now.after(interval_ms(&topic.settings)))));
+            return (Vec::new(), chore(Some(now.after(topic.retention_interval_ms()))));
         }
         let before = topic.lane(lane);
         let mut state = before.clone();
@@ -91,7 +82,7 @@ impl Shard {
         let at = if state.trimmed < state.first {
             Some(now)
         } else if slowest.is_some_and(|(next, _)| next > state.first) {
-            Some(now.after(interval_ms(&topic.settings)))
+            Some(now.after(topic.retention_interval_ms()))
         } else {
             None
         };
@@ -199,7 +190,7 @@ fn set_mark(now: Timestamp, state: &mut LaneState, slowest: (Offset, u64), topic
     let (offset, bytes) = slowest;
     let last = state.marks.last();
     let is_further = offset > last.map_or(state.first, |mark| mark.offset);
-    let by_time = last.is_none_or(|mark| now.since(mark.at) >= interval_ms(&topic.settings));
+    let by_time = last.is_none_or(|mark| now.since(mark.at) >= topic.retention_interval_ms());
     let step_bytes = retention_bytes(topic) / MARKS_PER_RETENTION;
     let last_bytes = last.map_or(state.first_bytes, |mark| mark.bytes);
     let by_bytes = bytes.saturating_sub(last_bytes) >= step_bytes.max(1);

@@ -8,9 +8,10 @@ use std::collections::BTreeSet;
 use crate::change::{Change, Chore, Decision, Garbage, Note, POINTER_PARTS, Reads, Sweep};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::TRIM_OFFSETS_MAX;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::Hash16;
-use crate::shard::{Decided, Refusal, Shard, done};
+use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
 /// Lanes with what is left of them: (lane, from, to).

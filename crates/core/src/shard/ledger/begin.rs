@@ -4,19 +4,19 @@ use crate::change::{Change, Decision, Entry};
 use crate::command::{
     Began, Begin, BeginDecision, BeginOf, Claim, Hold, Missing, Rejection, Reply, Request,
 };
-use crate::effect::{EffectName, EffectRow, EffectState, Outcome, Scope, Under, check_key};
+use crate::effect::{EffectName, EffectRow, EffectState, Outcome, Scope, Under};
 use crate::id::{MessageId, Text};
 use crate::limits::{EFFECTS_MAX, NONCE_CHARS_MAX, PARKED_RETRY_MS, REQUEST_HASH_CHARS_MAX};
 use crate::message::{DeathReason, Message};
 use crate::pack::effect_hash;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
-use crate::shard::verbs::extend::check_lease;
-use crate::shard::verbs::join::check_owner;
-use crate::shard::verbs::settle::{Held, open};
-use crate::shard::{Decided, Refusal, Shard};
+use crate::shard::Shard;
+use crate::shard::state::held::{Held, open};
 use crate::time::Timestamp;
 use crate::token::EffectToken;
+use crate::validate::{check_key, check_lease, check_owner};
 
 /// The lease of effects that name none.
 const LEASE_MS: u64 = 30_000;

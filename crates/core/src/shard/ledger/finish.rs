@@ -3,14 +3,15 @@
 use crate::change::{Change, Decision, Entry};
 use crate::command::{ExtendEffect, Finish, FinishStatus, Missing, Rejection, Reply};
 use crate::effect::{DoubtCause, EffectRow, EffectState, Outcome};
+use crate::id::cut;
 use crate::limits::{REASON_BYTES_MAX, RESULT_BYTES_MAX};
-use crate::pipeline::found::Found;
-use crate::shard::chores::expiry::cut;
-use crate::shard::verbs::extend::check_lease;
-use crate::shard::verbs::settle::open;
-use crate::shard::{Decided, Refusal, Shard};
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
+use crate::shard::Shard;
+use crate::shard::state::held::open;
 use crate::time::Timestamp;
 use crate::token::EffectToken;
+use crate::validate::check_lease;
 
 impl FinishStatus {
     fn state(self) -> EffectState {

@@ -11,8 +11,9 @@ use crate::effect::{EffectName, EffectRow, HeldBy};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::HOLDERS_READ_MAX;
 use crate::pack::effect_hash;
-use crate::pipeline::found::Found;
-use crate::shard::{Group, Refusal, Shard};
+use crate::read_view::Found;
+use crate::refusal::Refusal;
+use crate::shard::{Group, Shard};
 
 impl EffectRow {
     /// Counts an open entry of this cursor.

@@ -6,9 +6,10 @@ use crate::effect::Scope;
 use crate::id::Text;
 use crate::message::in_force;
 use crate::pack::effect_row;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::Decided;
 use crate::row::Place;
-use crate::shard::{Decided, Shard};
+use crate::shard::Shard;
 use crate::time::Timestamp;
 
 impl Shard {

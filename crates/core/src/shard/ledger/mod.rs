@@ -30,15 +30,17 @@ use data_encoding::BASE32_NOPAD;
 
 use crate::change::{Change, Decision, Lookup, Reads};
 use crate::command::{Begin, BeginOf, EffectQuery, EffectView, Missing, Rejection, Reply};
-use crate::effect::{Doubt, DoubtCause, EffectName, EffectRow, EffectState, Scope, check_key};
+use crate::effect::{Doubt, DoubtCause, EffectName, EffectRow, EffectState, Scope};
 use crate::id::Text;
 use crate::limits::{RECOVERY_GRACE_MS, TENANT_BYTES_MAX};
 use crate::pack::{effect_hash, effect_row};
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
 use crate::settings::OnDoubt;
-use crate::shard::{Decided, Refusal, Shard};
+use crate::shard::Shard;
 use crate::time::Timestamp;
+use crate::validate::check_key;
 
 fn record_key(hash: Hash16) -> Key {
     Key::Record { kind: RecordKind::Effect, hash }

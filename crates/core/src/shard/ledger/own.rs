@@ -7,12 +7,13 @@ use crate::effect::{EffectResult, EffectRow, EffectState, Outcome, Under};
 use crate::id::Text;
 use crate::limits::PARKED_RETRY_MS;
 use crate::message::Message;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::Refusal;
 use crate::settings::OnDoubt;
+use crate::shard::Shard;
 use crate::shard::ledger::Effects;
 use crate::shard::ledger::begin::{accepted_at, hold_of, is_of_earlier_life};
-use crate::shard::verbs::settle::Held;
-use crate::shard::{Refusal, Shard};
+use crate::shard::state::held::Held;
 use crate::time::Timestamp;
 
 /// The effect of a message's own key, ended by its commit.

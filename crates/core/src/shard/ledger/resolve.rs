@@ -3,11 +3,12 @@
 use crate::change::Decision;
 use crate::command::{FinishStatus, Missing, Rejection, Reply, Resolve};
 use crate::effect::{EffectRow, EffectState, Resolution, ResolvedAs};
+use crate::id::cut;
 use crate::limits::REASON_BYTES_MAX;
-use crate::pipeline::found::Found;
-use crate::shard::chores::expiry::cut;
+use crate::read_view::Found;
+use crate::refusal::Decided;
+use crate::shard::Shard;
 use crate::shard::ledger::finish::{check_outcome, kept};
-use crate::shard::{Decided, Shard};
 use crate::time::Timestamp;
 
 impl Shard {

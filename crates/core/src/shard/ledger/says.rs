@@ -4,8 +4,8 @@ use crate::command::EffectView;
 use crate::effect::{Doubt, DoubtCause, EffectRow, EffectState};
 use crate::id::Text;
 use crate::settings::OnDoubt;
-use crate::shard::verbs::says::span;
 use crate::time::Timestamp;
+use crate::time::span;
 
 pub(crate) fn of_effect(now: Timestamp, view: &EffectView) -> Text {
     let EffectView { row, state, held_until, .. } = view;

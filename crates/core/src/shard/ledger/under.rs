@@ -4,10 +4,11 @@ use crate::change::{Change, Reads};
 use crate::command::{Hold, Rejection};
 use crate::effect::{DoubtCause, EffectRow, EffectState};
 use crate::id::Text;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::Refusal;
 use crate::row::Hash16;
-use crate::shard::verbs::settle::Held;
-use crate::shard::{Refusal, Shard};
+use crate::shard::Shard;
+use crate::shard::state::held::Held;
 use crate::time::Timestamp;
 
 impl Shard {

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use crate::change::{Change, DeadRow, End, Entry, LaneState, LastError, TopicKind, TopicRow};
 use crate::effect::DoubtCause;
+use crate::id::cut;
 use crate::id::{Lane, MessageId, Offset, Text, TopicId};
 use crate::message::{Death, DeathReason, Message};
-use crate::pipeline::found::Found;
-use crate::shard::chores::expiry::cut;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::shard::ledger::Effects;
 use crate::shard::rules::tombstone::Ended;
-use crate::shard::verbs::settle::Held;
-use crate::shard::{Decided, Group, Refusal, Shard, Topic, done};
+use crate::shard::state::held::Held;
+use crate::shard::{Group, Shard, Topic, done};
 use crate::time::Timestamp;
 
 /// Bytes of the error that a dead letter is listed by.

@@ -10,9 +10,10 @@ use crate::id::{Text, TopicId};
 use crate::limits::ROUTED_KEPT_MS;
 use crate::message::{Envelope, Receipt, tenant_of};
 use crate::pack;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::Refusal;
 use crate::row::{Hash16, Key, RecordKind};
-use crate::shard::{Refusal, Shard};
+use crate::shard::Shard;
 use crate::time::Timestamp;
 
 /// What is stored under a taken key.

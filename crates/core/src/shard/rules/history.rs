@@ -5,12 +5,13 @@
 
 use crate::change::{Change, End, Entry, EntryState};
 use crate::command::{Event, EventKind};
+use crate::id::cut;
 use crate::id::{GroupId, Lane, Offset, Text, TopicId, no_text};
 use crate::limits::{BLOCK_OFFSETS, HISTORY_ERROR_BYTES_MAX};
 use crate::pack::history_row;
-use crate::pipeline::found::Found;
-use crate::shard::chores::expiry::cut;
-use crate::shard::{Refusal, Shard};
+use crate::read_view::Found;
+use crate::refusal::Refusal;
+use crate::shard::Shard;
 use crate::time::Timestamp;
 
 impl Shard {

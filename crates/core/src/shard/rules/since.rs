@@ -8,8 +8,9 @@
 use crate::change::{LaneState, Reads};
 use crate::id::{Lane, Offset};
 use crate::limits::READ_LOOKUPS_MAX;
-use crate::pipeline::found::Found;
-use crate::shard::{Refusal, Shard, Topic};
+use crate::read_view::Found;
+use crate::refusal::Refusal;
+use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
 impl Shard {

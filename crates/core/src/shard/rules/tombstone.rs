@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 use crate::change::{Change, Entry, Record};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::pack;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::Refusal;
 use crate::row::{Key, RecordKind};
 use crate::settings::Settings;
-use crate::shard::verbs::settle::Held;
-use crate::shard::{Group, Refusal, Shard};
+use crate::shard::state::held::Held;
+use crate::shard::{Group, Shard};
 use crate::time::Timestamp;
 
 /// How a delivery ended.

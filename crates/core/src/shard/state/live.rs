@@ -260,7 +260,7 @@ impl Shard {
             && let Some(of) = self.topics.get(&topic)
             && !of.is_dlq()
         {
-            let at = self.now.after(crate::shard::chores::retention::interval_ms(&of.settings));
+            let at = self.now.after(of.retention_interval_ms());
             self.set_chore(chore, Some(at));
         }
     }

@@ -2,6 +2,7 @@
 
 pub(super) mod absorb;
 pub(super) mod cache;
+pub(super) mod held;
 pub(super) mod image;
 pub(super) mod live;
 pub(super) mod open;
@@ -14,12 +15,15 @@ use crate::change::{
 };
 use crate::command::Peer;
 use crate::id::{BatchNo, ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
-use crate::limits::BLOCK_OFFSETS;
+use crate::limits::{BLOCK_OFFSETS, MARKS_PER_RETENTION};
 use crate::pack::Damaged;
 use crate::settings::{RetryPolicy, Settings};
 use crate::shard::state::cache::Cache;
 use crate::shard::state::open::OpenEntries;
 use crate::time::Timestamp;
+
+/// A shorter interval would cost more than the space it frees.
+const RETENTION_INTERVAL_MS_MIN: u64 = 250;
 
 /// A topic.
 #[derive(Debug, Clone)]
@@ -41,6 +45,11 @@ pub(crate) struct Topic {
 impl Topic {
     pub(crate) fn lane(&self, lane: Lane) -> &LaneState {
         &self.lanes[lane.index()]
+    }
+
+    /// How often the retention of its lanes is checked.
+    pub(crate) fn retention_interval_ms(&self) -> u64 {
+        (self.settings.retention_ms / MARKS_PER_RETENTION).max(RETENTION_INTERVAL_MS_MIN)
     }
 
     /// The topic this one keeps the dead letters of.

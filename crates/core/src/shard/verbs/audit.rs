@@ -6,8 +6,9 @@ use crate::command::{AuditSlice, ReadAudit, Reply};
 use crate::effect::EffectRow;
 use crate::id::Text;
 use crate::pack::{AuditRun, chain_hash, open_audit};
-use crate::pipeline::found::Found;
-use crate::shard::{Decided, Shard};
+use crate::read_view::Found;
+use crate::refusal::Decided;
+use crate::shard::Shard;
 use crate::time::Timestamp;
 
 impl Shard {

@@ -2,13 +2,14 @@
 
 use crate::change::{DeadRow, Decision, Lookup, Reads};
 use crate::command::{DeadFilter, DeadLetter, DeadLetters, DeadState, ListDead, Reply};
+use crate::id::cut;
 use crate::id::{NUMBER_MAX, Text, TopicId};
 use crate::limits::DEAD_BYTES;
 use crate::pack;
-use crate::pipeline::found::Found;
-use crate::shard::chores::expiry::cut;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
+use crate::shard::Shard;
 use crate::shard::rules::bury::LISTED_ERROR_BYTES;
-use crate::shard::{Decided, Refusal, Shard};
 
 fn below(list: &ListDead) -> u64 {
     list.below.unwrap_or(NUMBER_MAX).min(NUMBER_MAX)

@@ -5,8 +5,9 @@ use crate::change::{Change, Decision, Effect, Garbage, LaneState};
 use crate::command::{GroupName, Rejection, Reply, TopicName};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::PAGE_MESSAGES_MAX;
+use crate::refusal::Decided;
 use crate::shard::chores::retention::lane_state;
-use crate::shard::{Decided, Group, Shard, Topic, done};
+use crate::shard::{Group, Shard, Topic, done};
 
 impl Shard {
     pub(crate) fn delete_group(&self, name: &GroupName) -> Decided {

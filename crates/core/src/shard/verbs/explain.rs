@@ -5,21 +5,22 @@
 
 use std::sync::Arc;
 
-use crate::change::{DeadRow, Decision, Entry, Lookup, Reads};
+use crate::change::{DeadRow, Decision, Lookup, Reads};
 use crate::command::{
     Explain, ExplainState, Explained, ExplainedMessage, InGroup, Missing, Rejection, Reply,
 };
-use crate::id::{Lane, Offset, Text, TopicId, no_text};
+use crate::id::{Lane, Offset, TopicId, no_text};
 use crate::limits::READ_LOOKUPS_MAX;
 use crate::message::Message;
 use crate::pack;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
 use crate::shard::ledger;
 use crate::shard::rules::tombstone::{self, Ended};
-use crate::shard::verbs::says;
-use crate::shard::verbs::settle::Held;
-use crate::shard::{Decided, Group, Refusal, Shard, Topic};
+use crate::shard::state::held::Held;
+use crate::shard::verbs::says::{self, Known};
+use crate::shard::{Group, Shard, Topic};
 use crate::time::Timestamp;
 use crate::view::Blocked;
 
@@ -28,24 +29,6 @@ struct Subject<'a> {
     topic: &'a Topic,
     lane: Lane,
     offset: Offset,
-}
-
-/// What is known of a message in one group.
-pub(crate) enum Known<'a> {
-    /// It waits for its turn.
-    Fresh { before: u64 },
-    /// It is open.
-    Open(&'a Entry),
-    /// The group was not meant to have it: it is for another.
-    NotMeant(Text),
-    /// The group began behind it.
-    Earlier,
-    /// Done, at the last of so many attempts where that is known.
-    Done(Option<u32>),
-    /// A dead letter; its row, unless it was purged.
-    Dead { attempts: u32, row: Option<Box<DeadRow>> },
-    /// No longer kept.
-    Trimmed,
 }
 
 impl Shard {

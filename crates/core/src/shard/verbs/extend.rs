@@ -1,12 +1,13 @@
 //! More time for a delivery.
 
 use crate::change::{Decision, Entry};
-use crate::command::{Extend, Rejection, Reply};
-use crate::limits::{LEASE_MS_MAX, LEASE_MS_MIN};
-use crate::pipeline::found::Found;
-use crate::shard::verbs::settle::{Held, open};
-use crate::shard::{Decided, Shard};
+use crate::command::{Extend, Reply};
+use crate::read_view::Found;
+use crate::refusal::Decided;
+use crate::shard::Shard;
+use crate::shard::state::held::{Held, open};
 use crate::time::Timestamp;
+use crate::validate::check_lease;
 
 impl Shard {
     /// The lease now ends `lease_ms` from now; it may become shorter.
@@ -30,13 +31,5 @@ impl Shard {
         // As it will be: a lease may be made shorter than the grace after a recovery.
         let until = self.effective_end(&entry);
         Decision::reply(Reply::Extended { until }).with(open(held, entry))
-    }
-}
-
-pub(crate) fn check_lease(lease_ms: u64) -> Result<(), Rejection> {
-    if (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
-        Ok(())
-    } else {
-        Err(Rejection::invalid("lease_ms", "is 250 to 43200000"))
     }
 }

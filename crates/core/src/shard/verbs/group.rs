@@ -4,11 +4,12 @@ use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{GroupName, Rejection, Reply, Start};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::limits::GROUP_BYTES_MAX;
-use crate::name::check_name;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::Decided;
 use crate::shard::verbs::seek::bytes_at;
-use crate::shard::{Decided, Shard, Topic};
+use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
+use crate::validate::check_name;
 
 impl Shard {
     pub(crate) fn create_group(

@@ -3,12 +3,13 @@
 use crate::change::{Change, Decision, Note};
 use crate::command::{Join, Missing, Rejection, Reply, Start};
 use crate::id::{ConsumerId, OwnerId, Text};
-use crate::limits::{CREDIT_MAX, OWNER_BYTES_MAX};
+use crate::limits::CREDIT_MAX;
+use crate::refusal::Decided;
 use crate::settings::Groups;
-use crate::shard::verbs::extend::check_lease;
 use crate::shard::verbs::group::{earliest, latest};
-use crate::shard::{Decided, Shard, done};
+use crate::shard::{Shard, done};
 use crate::time::Timestamp;
+use crate::validate::{check_lease, check_owner};
 
 impl Shard {
     /// The number of an owner, which is stored if it is new.
@@ -82,10 +83,4 @@ impl Shard {
     pub(crate) fn leave(&self, consumer: ConsumerId) -> Decision {
         Decision { notes: vec![Note::Left(consumer)], ..done() }
     }
-}
-
-/// Refuses what is no owner.
-pub(crate) fn check_owner(owner: &str) -> Result<(), Rejection> {
-    let fits = (1..=OWNER_BYTES_MAX).contains(&owner.len()) && !owner.chars().any(char::is_control);
-    if fits { Ok(()) } else { Err(Rejection::invalid("owner", "is 1 to 255 printable bytes")) }
 }

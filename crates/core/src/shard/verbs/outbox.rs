@@ -10,18 +10,19 @@ use crate::change::{Change, Chore, Decision, Effect, Lookup, Note, Reads, TopicK
 use crate::command::{
     Arrive, Arrived, Full, Missing, Outgoing, Produce, Rejection, Reply, Seen, Sender,
 };
+use crate::id::cut;
 use crate::id::{Lane, ShardId, Text};
 use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
 use crate::message::DeathReason;
 use crate::pack;
-use crate::pipeline::found::Found;
 use crate::placement::is_dead_letters;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::MarkKind;
-use crate::shard::chores::expiry::cut;
 use crate::shard::rules::bury::Letter;
+use crate::shard::verbs::produce::Stored;
 use crate::shard::verbs::produce::{Beside, message};
-use crate::shard::verbs::route::Stored;
-use crate::shard::{Decided, Refusal, Shard, done};
+use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
 /// After this a window counts as lost and is sent again.

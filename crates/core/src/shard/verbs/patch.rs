@@ -2,9 +2,10 @@
 
 use crate::change::{Change, Decision, Forgot, GroupRow, TopicRow};
 use crate::command::{PatchTopic, Rejection, Reply};
+use crate::refusal::Decided;
 use crate::settings::Settings;
 use crate::shard::verbs::view::show_topic;
-use crate::shard::{Decided, Shard, Topic};
+use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
 impl Shard {

@@ -2,9 +2,10 @@
 
 use crate::change::{Change, Decision, GroupRow, Paused};
 use crate::command::{GroupName, Pause};
+use crate::id::cut;
 use crate::limits::REASON_BYTES_MAX;
-use crate::shard::chores::expiry::cut;
-use crate::shard::{Decided, Shard, done};
+use crate::refusal::Decided;
+use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
 impl Shard {

@@ -15,8 +15,9 @@ use crate::command::{
 use crate::id::{Lane, Offset, Text, no_text};
 use crate::limits::PEEK_ERRORS_MAX;
 use crate::message::Message;
-use crate::pipeline::found::Found;
-use crate::shard::{Decided, Group, Refusal, Shard, Topic};
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
+use crate::shard::{Group, Shard, Topic};
 
 /// What a peek is about.
 struct View<'a> {

@@ -14,10 +14,11 @@ use crate::limits::{
 };
 use crate::message::Message;
 use crate::pack::{dataset_hash, pointer_row};
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
-use crate::shard::verbs::settle::Held;
-use crate::shard::{Decided, Refusal, Shard};
+use crate::shard::Shard;
+use crate::shard::state::held::Held;
 use crate::time::Timestamp;
 
 fn key_of(topic: TopicId, name: &PointerName) -> Key {

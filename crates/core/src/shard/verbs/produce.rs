@@ -11,14 +11,22 @@ use crate::limits::{
     KEY_BYTES_MAX, TENANT_BYTES_MAX,
 };
 use crate::message::{Envelope, Message, Receipt, tenant_of};
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::Hash16;
 use crate::settings::Keyless;
 use crate::shard::rules::dedupe::{Keyed, content};
 use crate::shard::rules::partition;
-use crate::shard::verbs::route::Stored;
-use crate::shard::{Decided, Refusal, Shard, Topic, done};
+use crate::shard::{Shard, Topic, done};
 use crate::time::Timestamp;
+
+/// What became of a message.
+pub(crate) enum Stored {
+    /// It is here.
+    Here(Receipt),
+    /// It is to be stored there, as this.
+    Elsewhere(ShardId, Box<Produce>),
+}
 
 /// Messages that one decision stores, as far as it has come. They are exempt from limits of the backlog:
 /// a full topic must not turn a known success into doubt.

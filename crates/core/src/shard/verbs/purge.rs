@@ -14,11 +14,12 @@ use crate::command::{Purge, Rejection, Reply};
 use crate::id::{Lane, MessageId, Offset, ShardId};
 use crate::limits::PURGE_MAX;
 use crate::pack;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
 use crate::shard::chores::retention::lane_state;
-use crate::shard::verbs::settle::Held;
-use crate::shard::{Decided, Refusal, Shard, Topic, done};
+use crate::shard::state::held::Held;
+use crate::shard::{Shard, Topic, done};
 use crate::time::Timestamp;
 
 /// The ids that name a place among the dead letters of `dlq`, each once.

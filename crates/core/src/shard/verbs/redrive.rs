@@ -5,13 +5,14 @@ use std::sync::Arc;
 use crate::change::{Change, DeadRow, Decision, LaneState, Lookup, Reads, Redriven};
 use crate::command::{Missing, Redrive, Rejection, Reply};
 use crate::id::TopicId;
+use crate::id::cut;
 use crate::limits::REASON_BYTES_MAX;
 use crate::message::{DeathReason, Message};
 use crate::pack;
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
-use crate::shard::chores::expiry::cut;
-use crate::shard::{Decided, Refusal, Shard, Topic, done};
+use crate::shard::{Shard, Topic, done};
 use crate::time::Timestamp;
 
 impl Shard {

@@ -14,10 +14,11 @@ use crate::effect::DoubtCause;
 use crate::id::{Lane, Offset, Text};
 use crate::limits::PAGE_MESSAGES_MAX;
 use crate::message::{Envelope, Message};
-use crate::pipeline::found::Found;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
+use crate::shard::state::held::Held;
 use crate::shard::verbs::seek::bytes_at;
-use crate::shard::verbs::settle::Held;
-use crate::shard::{Cursor, Decided, Refusal, Shard, Topic, done};
+use crate::shard::{Cursor, Shard, Topic, done};
 use crate::time::Timestamp;
 
 impl Shard {

@@ -12,23 +12,16 @@ use crate::command::{
     Command, Missing, Produce, Rejection, Reply, Routed, RoutedKey, Seen, TopicName,
 };
 use crate::id::{ShardId, Text, TopicId};
-use crate::message::{Receipt, Routing};
+use crate::message::Routing;
 use crate::pack;
-use crate::pipeline::found::Found;
 use crate::placement::is_dead_letters;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
+use crate::shard::Shard;
 use crate::shard::rules::dedupe::{Keyed, content};
 use crate::shard::verbs::produce::{Beside, asked_partition, check_deadline};
-use crate::shard::{Decided, Refusal, Shard};
 use crate::time::Timestamp;
-
-/// What became of a message.
-pub(crate) enum Stored {
-    /// It is here.
-    Here(Receipt),
-    /// It is to be stored there, as this.
-    Elsewhere(ShardId, Box<Produce>),
-}
 
 /// Where the message of a key went.
 #[derive(Debug, Serialize, Deserialize)]

@@ -5,9 +5,26 @@
 use crate::change::{DeadRow, Entry, EntryState, Paused};
 use crate::id::Text;
 use crate::shard::Group;
-use crate::shard::verbs::explain::Known;
-use crate::time::Timestamp;
+use crate::time::{Timestamp, span};
 use crate::view::{Blocked, CursorView, GroupView};
+
+/// What is known of a message in one group.
+pub(crate) enum Known<'a> {
+    /// It waits for its turn.
+    Fresh { before: u64 },
+    /// It is open.
+    Open(&'a Entry),
+    /// The group was not meant to have it: it is for another.
+    NotMeant(Text),
+    /// The group began behind it.
+    Earlier,
+    /// Done, at the last of so many attempts where that is known.
+    Done(Option<u32>),
+    /// A dead letter; its row, unless it was purged.
+    Dead { attempts: u32, row: Option<Box<DeadRow>> },
+    /// No longer kept.
+    Trimmed,
+}
 
 /// What is told about a message in one group.
 pub(crate) struct Told<'a> {
@@ -162,35 +179,4 @@ fn counts(fresh: u64, leased: u64, waiting: u64) -> String {
     let some = counts.into_iter().filter(|(count, _)| *count > 0);
     let words: Vec<String> = some.map(|(count, what)| format!("{count} {what}")).collect();
     if words.is_empty() { "nothing waits".into() } else { words.join(", ") }
-}
-
-/// A span of time as people say it.
-pub(crate) fn span(ms: u64) -> String {
-    const SECOND: u64 = 1_000;
-    const MINUTE: u64 = 60 * SECOND;
-    const HOUR: u64 = 60 * MINUTE;
-    const DAY: u64 = 24 * HOUR;
-    match ms {
-        ..SECOND => format!("{ms} ms"),
-        SECOND..MINUTE => format!("{}.{} s", ms / SECOND, ms % SECOND / 100),
-        MINUTE..HOUR => format!("{} min", ms / MINUTE),
-        HOUR..DAY => format!("{}.{} h", ms / HOUR, ms % HOUR * 10 / HOUR),
-        DAY.. => format!("{} d", ms / DAY),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::span;
-
-    #[test]
-    fn a_span_is_told_in_the_unit_that_fits() {
-        let told =
-            [0, 999, 1_000, 3_250, 59_999, 60_000, 3_599_999, 3_600_000, 9_000_000, 86_400_000];
-        let words = [
-            "0 ms", "999 ms", "1.0 s", "3.2 s", "59.9 s", "1 min", "59 min", "1.0 h", "2.5 h",
-            "1 d",
-        ];
-        assert_eq!(told.map(span), words.map(String::from));
-    }
 }

@@ -6,8 +6,9 @@
 use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{Rejection, Reply, Seek, SeekTo, Sought};
 use crate::id::{Generation, Lane, Offset};
-use crate::pipeline::found::Found;
-use crate::shard::{Decided, Refusal, Shard, Topic};
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
+use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
 impl Shard {

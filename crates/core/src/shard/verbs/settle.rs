@@ -6,26 +6,19 @@
 use crate::change::{Change, Decision, End, Entry, EntryState, LastError};
 use crate::command::{Claim, Hold, Missing, Nack, NackKind, Rejection, Stale};
 use crate::effect::DoubtCause;
+use crate::id::cut;
 use crate::id::{Lane, Offset, Text};
 use crate::limits::{DELAY_MS_MAX, FREE_RETURNS, REASON_BYTES_MAX};
 use crate::message::DeathReason;
-use crate::pipeline::found::Found;
-use crate::shard::chores::expiry::cut;
+use crate::read_view::Found;
+use crate::refusal::{Decided, Refusal};
 use crate::shard::ledger::Effects;
 use crate::shard::rules::backoff::backoff_ms;
 use crate::shard::rules::bury::Burial;
 use crate::shard::rules::tombstone::{self, Ended};
-use crate::shard::{Decided, Group, Refusal, Shard, Topic, close, done};
+use crate::shard::state::held::{Held, forget_note, open};
+use crate::shard::{Group, Shard, Topic, close, done};
 use crate::time::Timestamp;
-
-/// An open entry that a caller may act on.
-pub(crate) struct Held<'a> {
-    pub(crate) topic: &'a Topic,
-    pub(crate) group: &'a Group,
-    pub(crate) lane: Lane,
-    pub(crate) offset: Offset,
-    pub(crate) entry: &'a Entry,
-}
 
 /// What the shard knows of the delivery a caller means.
 pub(crate) enum Standing<'a> {
@@ -406,23 +399,4 @@ pub(crate) fn over(state: Stale, claim: &Claim) -> Rejection {
         Claim::Owner { .. } => 0,
     };
     Rejection::StaleLease { state, attempt, current: None }
-}
-
-pub(crate) fn open(held: &Held<'_>, entry: Entry) -> Change {
-    let Held { group, lane, offset, .. } = *held;
-    // A lease that is only renewed stays with its holder.
-    let holder = if entry.is_leased() {
-        group.cursor(lane).open.get(offset).and_then(|open| open.holder)
-    } else {
-        None
-    };
-    Change::Open { group: group.row.id, lane, offset, entry, holder }
-}
-
-pub(crate) fn forget_note(held: &Held<'_>, changes: &mut Vec<Change>) {
-    if held.entry.error == LastError::Note {
-        let Held { group, lane, offset, .. } = *held;
-        let generation = group.cursor(lane).start.generation;
-        changes.push(Change::NoteGone { generation, lane, offset });
-    }
 }

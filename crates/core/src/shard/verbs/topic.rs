@@ -4,9 +4,10 @@ use crate::change::{Change, Decision, TopicKind, TopicRow};
 use crate::command::{CreateTopic, Rejection, Reply};
 use crate::id::TopicId;
 use crate::limits::{PARTITIONS_MAX, TOPIC_BYTES_MAX};
-use crate::name::check_name;
-use crate::shard::{Decided, Shard};
+use crate::refusal::Decided;
+use crate::shard::Shard;
 use crate::time::Timestamp;
+use crate::validate::check_name;
 
 impl Shard {
     pub(crate) fn create_topic(&self, now: Timestamp, create: &CreateTopic) -> Decided {

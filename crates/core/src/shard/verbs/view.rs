@@ -4,7 +4,8 @@
 use crate::change::Decision;
 use crate::command::{GroupName, Reply, TopicName};
 use crate::id::{ConsumerId, Lane, Text};
-use crate::shard::{Cursor, Decided, Group, Shard, Topic};
+use crate::refusal::Decided;
+use crate::shard::{Cursor, Group, Shard, Topic};
 use crate::time::Timestamp;
 use crate::view::{Blocked, ConsumerView, CursorView, GroupView, LaneView, TopicView};
 

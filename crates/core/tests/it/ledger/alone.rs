@@ -356,7 +356,7 @@ fn what_cannot_be_is_refused() {
         0s begin op/charge k
             refused: on_doubt: say retry, probe or park: what happens when a worker dies in the middle is your choice
         0s begin op/charge k on=retry lease=249ms
-            refused: lease_ms: is 250 to 43200000
+            refused: lease_ms: must be between 250 and 43200000 (got 249)
         0s begin op/charge k on=retry ttl=59s
             refused: ttl_ms: is 60000 to 31536000000
         0s begin op/charge k on=retry window=0ms
@@ -366,7 +366,7 @@ fn what_cannot_be_is_refused() {
         0s begin op/charge k on=retry hash=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü
             refused: request_hash: is 1 to 128 characters
         0s begin op/charge k on=retry owner=oooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooo
-            refused: owner: is 1 to 255 printable bytes
+            refused: owner: must be 1 to 255 printable bytes
         0s begin op/charge wide on=retry nonce=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü hash=üüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüüü owner=ooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooo
             EXECUTE: op/charge wide.1 IN_PROGRESS until 30s
         0s begin effect/orders/biller k on=retry

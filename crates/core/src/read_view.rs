@@ -17,8 +17,8 @@ use crate::limits::{
 };
 use crate::message::Message;
 use crate::pack::{Damaged, Page, open_page};
+use crate::refusal::Refusal;
 use crate::row::{Columns, Hash16, Key, Place, Read, RecordKind, Row, Table, Write, following};
-use crate::shard::Refusal;
 use crate::time::Timestamp;
 
 /// One lookup and the rows the engine had for it.

@@ -1,0 +1,33 @@
+//! An open entry and what it belongs to.
+
+use crate::change::{Change, Entry, LastError};
+use crate::id::{Lane, Offset};
+use crate::shard::state::{Group, Topic};
+
+/// An open entry that a caller may act on.
+pub(crate) struct Held<'a> {
+    pub(crate) topic: &'a Topic,
+    pub(crate) group: &'a Group,
+    pub(crate) lane: Lane,
+    pub(crate) offset: Offset,
+    pub(crate) entry: &'a Entry,
+}
+
+pub(crate) fn open(held: &Held<'_>, entry: Entry) -> Change {
+    let Held { group, lane, offset, .. } = *held;
+    // A lease that is only renewed stays with its holder.
+    let holder = if entry.is_leased() {
+        group.cursor(lane).open.get(offset).and_then(|open| open.holder)
+    } else {
+        None
+    };
+    Change::Open { group: group.row.id, lane, offset, entry, holder }
+}
+
+pub(crate) fn forget_note(held: &Held<'_>, changes: &mut Vec<Change>) {
+    if held.entry.error == LastError::Note {
+        let Held { group, lane, offset, .. } = *held;
+        let generation = group.cursor(lane).start.generation;
+        changes.push(Change::NoteGone { generation, lane, offset });
+    }
+}

@@ -1,0 +1,91 @@
+//! Which names, keys, owners and lease times a command may have.
+
+use crate::command::Rejection;
+use crate::effect::Scope;
+use crate::id::Text;
+use crate::limits::{
+    DLQ_TOPIC_BYTES_MAX, GROUP_BYTES_MAX, IDEMPOTENCY_KEY_BYTES_MAX, LEASE_MS_MAX, LEASE_MS_MIN,
+    OWNER_BYTES_MAX,
+};
+use crate::name::{GroupName, TopicName};
+
+/// Names are letters, digits, `.`, `_` and `-`, and begin with a letter or digit.
+pub(crate) fn check_name(
+    field: &'static str,
+    name: &str,
+    bytes_max: usize,
+) -> Result<(), Rejection> {
+    let fits = name.len() <= bytes_max
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    if fits {
+        Ok(())
+    } else {
+        Err(Rejection::invalid(
+            field,
+            format!(
+                "must be 1 to {bytes_max} of A-Z a-z 0-9 . _ - and begin with a letter or digit"
+            ),
+        ))
+    }
+}
+
+pub(crate) fn check_owner(owner: &str) -> Result<(), Rejection> {
+    let fits = (1..=OWNER_BYTES_MAX).contains(&owner.len()) && !owner.chars().any(char::is_control);
+    if fits {
+        Ok(())
+    } else {
+        Err(Rejection::invalid("owner", format!("must be 1 to {OWNER_BYTES_MAX} printable bytes")))
+    }
+}
+
+pub(crate) fn check_key(key: &str) -> Result<(), Rejection> {
+    if (1..=IDEMPOTENCY_KEY_BYTES_MAX).contains(&key.len()) && !key.chars().any(char::is_control) {
+        Ok(())
+    } else {
+        Err(Rejection::invalid(
+            "key",
+            format!("must be 1 to {IDEMPOTENCY_KEY_BYTES_MAX} bytes without control characters"),
+        ))
+    }
+}
+
+pub(crate) fn check_lease(lease_ms: u64) -> Result<(), Rejection> {
+    if (LEASE_MS_MIN..=LEASE_MS_MAX).contains(&lease_ms) {
+        Ok(())
+    } else {
+        Err(Rejection::invalid(
+            "lease_ms",
+            format!("must be between {LEASE_MS_MIN} and {LEASE_MS_MAX} (got {lease_ms})"),
+        ))
+    }
+}
+
+impl Scope {
+    /// The scope that `text` names in `namespace`.
+    pub fn parse(namespace: &Text, text: &str) -> Result<Scope, Rejection> {
+        let wrong = || {
+            Rejection::invalid(
+                "scope",
+                "must be op/<name>, effect/<topic>/<group> or produce/<topic>",
+            )
+        };
+        let topic = |name: &str| -> Result<TopicName, Rejection> {
+            check_name("scope", name, DLQ_TOPIC_BYTES_MAX)?;
+            Ok(TopicName { namespace: namespace.clone(), topic: name.into() })
+        };
+        match text.split_once('/').ok_or_else(wrong)? {
+            ("op", name) => {
+                check_name("scope", name, GROUP_BYTES_MAX)?;
+                Ok(Scope::Op(name.into()))
+            }
+            ("effect", rest) => {
+                let (name, group) = rest.split_once('/').ok_or_else(wrong)?;
+                check_name("scope", group, GROUP_BYTES_MAX)?;
+                Ok(Scope::Delivery(GroupName { topic: topic(name)?, group: group.into() }))
+            }
+            ("produce", name) => Ok(Scope::Produce(topic(name)?)),
+            _ => Err(wrong()),
+        }
+    }
+}
