@@ -1,4 +1,4 @@
-//! A hundred thousand bad requests: none may be the server's fault, and none may leave anything behind.
+//! Three hundred thousand bad requests: none may be the server's fault, and none may leave anything behind.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,12 @@ use crate::wire::Wire;
 use driftq_e2e::usage::memory;
 
 /// Requests that must have been refused.
-const REFUSED: u64 = 100_000;
+const REFUSED: u64 = 300_000;
+/// Memory is compared from here on. Resident memory at rest swings by 15 MB, so a comparison over fewer requests would
+/// show that instead of a leak.
+const WARM_UP: u64 = 100_000;
+/// A hundred bytes a request.
+const GROWTH_MAX: f64 = ((REFUSED - WARM_UP) * 100) as f64 / 1e6;
 /// Between two worlds: some of the requests are good enough to change this one.
 const ROUND: u64 = 2_048;
 const CONNECTIONS: u64 = 32;
@@ -74,7 +79,7 @@ pub(crate) async fn run(driftq: &str, seed: u64, verdict: &mut Verdict) -> anyho
             tally.add(part);
         }
         round += 1;
-        if early.is_none() && tally.refused >= REFUSED / 10 {
+        if early.is_none() && tally.refused >= WARM_UP {
             early = Some(at_rest(&server).await?);
         }
     }
@@ -82,9 +87,9 @@ pub(crate) async fn run(driftq: &str, seed: u64, verdict: &mut Verdict) -> anyho
     let early = early.unwrap_or(end);
     let Tally { done, refused, failed, unanswered } = tally;
     println!("{refused} refused, {done} good enough, {unanswered} without an answer, 5xx {failed}");
-    println!("{early:.1} MB after a tenth, {end:.1} MB after all");
+    println!("{early:.1} MB after a third, {end:.1} MB after all");
     verdict.must(format!("{refused} bad requests, {failed} answers with 5xx"), failed == 0);
-    verdict.under("growth by bad requests", end - early, 10.0, " MB");
+    verdict.under("growth by bad requests", end - early, GROWTH_MAX, " MB");
     // More would mean that the requests are no test.
     verdict.must(
         format!("most bad requests are answered: {unanswered} are not"),
