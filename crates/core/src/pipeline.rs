@@ -27,13 +27,13 @@ use crate::change::{Change, Decision, Effect, Note};
 use crate::command::{Command, Hold, Rejection, Reply};
 use crate::id::{BatchNo, Epoch};
 use crate::pack::{self, Damaged, Packer};
+use crate::read_view::{Found, Overlay};
 use crate::recovery::Recovered;
 use crate::refusal::Refusal;
 use crate::row::{Read, Row, Write};
 use crate::shard::Shard;
 use crate::time::Timestamp;
 
-use crate::read_view::{Found, Overlay};
 use opened::Opened;
 use reading::{Answers, Asker, Asking, Reading};
 

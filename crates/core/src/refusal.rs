@@ -1,22 +1,22 @@
-//! Why a command was not decided.
+//! Why a command was not carried out.
 
 use crate::change::{Decision, Reads};
 use crate::command::{Part, Rejection};
 use crate::pack::Damaged;
 
-/// Why a command was not decided to be done.
+/// Why a command was not carried out.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Refusal {
-    /// It is refused. The caller is told when the batch is durable.
+    /// The core rejects it. The caller gets the rejection once the batch is durable.
     Rejected(Rejection),
-    /// Rows are missing. Nothing has changed; it is decided again when they are there.
+    /// Deciding needs rows that are not read yet. The pipeline reads them and decides again.
     Needs(Reads),
-    /// Rows are not what was written: nothing can be decided on them.
+    /// A row it needs is damaged.
     Damaged(Damaged),
 }
 
 impl Refusal {
-    /// What is refused is one item of a command.
+    /// Names the item of the command that was rejected.
     pub(crate) fn in_part(self, part: Part, index: usize) -> Refusal {
         match self {
             Refusal::Rejected(why) => {
@@ -45,5 +45,5 @@ impl From<Reads> for Refusal {
     }
 }
 
-/// What deciding a command comes to.
+/// The result of deciding a command.
 pub(crate) type Decided = Result<Decision, Refusal>;

@@ -12,14 +12,14 @@ use crate::view::TopicView;
 pub enum Place {
     /// On this shard.
     Shard(ShardId),
-    /// On every shard: their answers are put together.
+    /// On every shard. [`together`] merges the replies.
     Every,
-    /// Where its sender knows: it names something by the numbers of one shard.
+    /// On the shard its sender names: it carries ids that only that shard knows.
     Known,
 }
 
 impl Command {
-    /// Where this is decided, if there are so many shards.
+    /// The shard that decides this command, of `shards`.
     pub fn place(&self, shards: u32) -> Place {
         let topic = |name: &TopicName| Place::Shard(name.shard(shards));
         let claim = |claim: &Claim| match claim {
@@ -94,14 +94,14 @@ impl Command {
     }
 }
 
-/// The answers of every shard as one.
+/// Merges the replies of all shards.
 pub fn together(replies: Vec<Reply>) -> Reply {
     let mut topics: Vec<TopicView> = Vec::new();
     for reply in replies {
         if let Reply::Topics(more) = reply {
             topics.extend(more);
         } else {
-            // They are told something, and each says the same.
+            // Only lists differ between shards.
             return reply;
         }
     }

@@ -13,6 +13,7 @@ pub(crate) struct Held<'a> {
     pub(crate) entry: &'a Entry,
 }
 
+/// Stores a new state of the entry.
 pub(crate) fn open(held: &Held<'_>, entry: Entry) -> Change {
     let Held { group, lane, offset, .. } = *held;
     // A lease that is only renewed stays with its holder.
@@ -24,6 +25,7 @@ pub(crate) fn open(held: &Held<'_>, entry: Entry) -> Change {
     Change::Open { group: group.row.id, lane, offset, entry, holder }
 }
 
+/// Deletes the row of its last error, if there is one.
 pub(crate) fn forget_note(held: &Held<'_>, changes: &mut Vec<Change>) {
     if held.entry.error == LastError::Note {
         let Held { group, lane, offset, .. } = *held;

@@ -92,15 +92,19 @@ fn row_bytes(write: &Write) -> usize {
     }
 }
 
-#[test]
-fn a_batch_hands_out_a_bounded_number_of_messages_and_lets_as_many_run_out() {
-    let patch = SettingsPatch {
+/// Settings with room for all messages of these tests.
+fn large() -> SettingsPatch {
+    SettingsPatch {
         max_in_flight: Some(100_000),
         max_open: Some(100_000),
         ..SettingsPatch::default()
-    };
+    }
+}
+
+#[test]
+fn a_batch_hands_out_a_bounded_number_of_messages_and_lets_as_many_run_out() {
     let mut held = Held::new();
-    held.ask(topic(3, patch)).expect("a topic");
+    held.ask(topic(3, large())).expect("a topic");
     for at in 0..4_500_u32 {
         let envelope = Envelope { partition_override: Some(at % 3), ..Envelope::default() };
         held.arrive(produce_with("m", envelope));
@@ -123,13 +127,8 @@ fn a_batch_hands_out_a_bounded_number_of_messages_and_lets_as_many_run_out() {
 
 #[test]
 fn a_batch_that_answers_a_client_decides_fewer_deliveries_and_expiries() {
-    let patch = SettingsPatch {
-        max_in_flight: Some(100_000),
-        max_open: Some(100_000),
-        ..SettingsPatch::default()
-    };
     let mut held = Held::new();
-    held.ask(topic(1, patch)).expect("a topic");
+    held.ask(topic(1, large())).expect("a topic");
     for _ in 0..2_000 {
         held.arrive(produce("m"));
     }
