@@ -13,10 +13,26 @@ use driftq_core::{InvalidSetting, RetryPolicy};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::budget::BUDGET_BYTES_MIN;
-use crate::http::Limits;
 
 /// Bytes of the disk that are kept free unless told otherwise.
 const MIN_FREE_BYTES: u64 = 64 << 20;
+
+/// What requests may cost.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Bytes of a body.
+    pub body_bytes: usize,
+    /// Unsettled bytes one stream may hold.
+    pub stream_bytes: u64,
+    /// Connections at a time.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { body_bytes: 8 << 20, stream_bytes: 8 << 20, connections: 10_000 }
+    }
+}
 
 /// Where rows live.
 #[derive(Debug, Clone, PartialEq, Eq)]

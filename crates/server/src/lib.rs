@@ -20,6 +20,7 @@ pub mod offline {
     };
 }
 mod server;
+mod shard_stats;
 mod space;
 
 pub use server::{Server, StartError};

@@ -1,4 +1,4 @@
-//! Numbers for Prometheus.
+//! ShardStats for Prometheus.
 //!
 //! 1. `HELP` names every one of them; `docs/operating.md` says the same, and a test compares.
 //! 2. Labels are bounded: words of ours, all there from the start, and names of topics and groups, and shards
@@ -21,7 +21,7 @@ use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
 };
 
-use crate::node::Counted;
+use crate::shard_stats::ShardCounts;
 
 /// Topics, and groups, that are shown by name; a server with more shows the first of them.
 const NAMES_MAX: usize = 1_000;
@@ -363,7 +363,7 @@ pub(crate) struct Now {
     pub(crate) topics: Vec<TopicView>,
     pub(crate) groups: Vec<GroupView>,
     /// Shards that are served here.
-    pub(crate) shards: Vec<Counted>,
+    pub(crate) shards: Vec<ShardCounts>,
 }
 
 impl Now {

@@ -18,7 +18,7 @@ use crate::clock::{ClockWatch, NodeClock};
 use crate::cluster::Joining;
 use crate::config::{Config, EngineConfig};
 use crate::http::{
-    self, About, AllowedHosts, AllowedOrigins, App, Guard, Listener, Parts, Refusals,
+    self, About, AccessRules, AllowedHosts, AllowedOrigins, App, Listener, Parts, Refusals,
 };
 use crate::metrics::Metrics;
 use crate::node::{Node, ShardTasks, Status};
@@ -118,7 +118,7 @@ impl Server {
         let watch = ClockWatch { clock: clock.clone(), stored, is_shared, reported: None };
         beside.spawn(watch.run());
         let (draining, is_draining) = watch::channel(false);
-        let guard = Guard {
+        let access = AccessRules {
             api_key: config.api_key,
             origins: AllowedOrigins(config.allowed_origins),
             hosts: AllowedHosts { names: config.allowed_hosts, is_loopback },
@@ -129,7 +129,7 @@ impl Server {
             limits: config.limits,
             budget: budget.clone(),
             about,
-            guard,
+            access,
             draining: is_draining.clone(),
             metrics,
             refusals: refusals.clone(),

@@ -35,10 +35,11 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep, timeout};
 use tower::ServiceExt as _;
 
+use super::access::is_open_path;
 use super::answer::{Answer, Unread};
 use super::api_error::RETRY_AFTER_MS;
 use super::connections::{Connection, Connections, Full, InFlight};
-use super::guard::{is_open_path, new_request_id};
+use super::guard::new_request_id;
 
 /// How long the first bytes may take, up to those that show the version of HTTP.
 const FIRST_BYTES_TIME: Duration = Duration::from_secs(10);

@@ -165,6 +165,14 @@ impl hyper::body::Body for Answer {
     }
 }
 
+/// An answer whose body is JSON.
+pub(super) fn of_json(body: axum::body::Body) -> axum::http::Response<axum::body::Body> {
+    let mut response = axum::http::Response::new(body);
+    let kind = axum::http::HeaderValue::from_static("application/json");
+    response.headers_mut().insert(axum::http::header::CONTENT_TYPE, kind);
+    response
+}
+
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;

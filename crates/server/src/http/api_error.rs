@@ -18,8 +18,8 @@ use driftq_core::Rejection;
 use driftq_core::command::{Full, Missing, Part};
 use driftq_core::ownership::Unfit;
 
+use super::convert;
 use super::words::ToWire;
-use super::{effect_view, pointers};
 use crate::node::Lost;
 
 /// How long a client waits before it tries again, where nothing better is known.
@@ -325,11 +325,11 @@ fn details(rejection: Rejection) -> Details {
             decision: BeginDecision::InDoubt,
             action: DoubtAction::Park,
             retry_after_ms,
-            doubt: effect_view::doubt(&doubt),
+            doubt: convert::doubt(&doubt),
         }
         .into(),
         Rejection::PointerExists(current) => {
-            let current = Existing::Pointer(pointers::shown(*current));
+            let current = Existing::Pointer(convert::pointer(*current));
             AlreadyExists { current: Box::new(current) }.into()
         }
         Rejection::RequestConflict => Conflict { field: ConflictField::Request }.into(),
@@ -361,115 +361,14 @@ fn in_state(state: PreconditionState) -> Details {
     FailedPrecondition { state: Some(state), ..FailedPrecondition::default() }.into()
 }
 
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
+/// A bug in the server.
+pub(super) fn internal_error(what: &str) -> ApiError {
+    tracing::error!(what, "internal error");
+    ApiError::new(Internal { outcome: Outcome::Unknown }, "internal error; see the server log")
+}
 
-    use driftq_core::command::{Pointer, PointerName, Stale};
-    use driftq_core::effect::{Doubt, DoubtCause, EffectState};
-    use driftq_core::{Lane, MessageId, ShardId, Timestamp, TopicId};
-    use serde_json::{Value, json};
-
-    use super::*;
-
-    fn examples() -> Vec<Rejection> {
-        let exhausted = |full| Rejection::Exhausted { full, retry_after_ms: 250 };
-        let doubt = Doubt {
-            fence: 3,
-            owner: "w1".into(),
-            began_at: Timestamp(1),
-            since: Timestamp(2),
-            cause: DoubtCause::LeaseExpired,
-        };
-        let pointer = Pointer {
-            name: PointerName {
-                dataset: "d".into(),
-                version: "v".into(),
-                partition_key: "p".into(),
-            },
-            location: "s3://bucket/p".into(),
-            checksum: None,
-            committed_at: Timestamp(5),
-            message: MessageId {
-                restore: 0,
-                shard: ShardId(0),
-                topic: TopicId(1),
-                lane: Lane::of(0),
-                offset: 7,
-            },
-            group: "g".into(),
-            attempt: 1,
-        };
-        let stale_fence =
-            Rejection::StaleFence { state: EffectState::InDoubt, fence: 1, current: 2 };
-        let part = |part, why| Rejection::InPart { part, index: 3, why: Box::new(why) };
-        vec![
-            Rejection::Invalid { field: "lease_ms".into(), why: "is 250 to 43200000".into() },
-            Rejection::DeadlinePassed,
-            Rejection::NotFound(Missing::Topic),
-            Rejection::NotFound(Missing::Pointer),
-            Rejection::TopicExists { topic: TopicId(1) },
-            Rejection::NotOwner,
-            Rejection::NotDelivered,
-            Rejection::TokenRequired,
-            Rejection::StaleLease { state: Stale::Leased, attempt: 1, current: Some(2) },
-            Rejection::StaleLease { state: Stale::Gone, attempt: 1, current: None },
-            stale_fence.clone(),
-            Rejection::InProgress { fence: 1, owner: "".into(), retry_after_ms: 10 },
-            Rejection::Parked { doubt: Box::new(doubt), retry_after_ms: 10 },
-            Rejection::RequestConflict,
-            Rejection::OutcomeConflict,
-            Rejection::CommitConflict,
-            part(Part::Effects, stale_fence),
-            part(Part::Produce, exhausted(Full::Outbox)),
-            part(Part::Pointers, Rejection::PointerExists(Box::new(pointer.clone()))),
-            Rejection::PointerExists(Box::new(pointer)),
-            Rejection::Unfinished(vec!["charge".into()]),
-            Rejection::NotInDoubt(EffectState::Succeeded),
-            Rejection::EffectsExpired,
-            Rejection::Undeliverable,
-            Rejection::HasConsumers,
-            Rejection::DeadLetterTopic,
-            Rejection::TooLarge { field: "value".into(), limit: 1, size: 2 },
-            Rejection::KeyConflict,
-            exhausted(Full::Messages(Some("g".into()))),
-            exhausted(Full::Bytes(None)),
-            exhausted(Full::Storage),
-            exhausted(Full::Topics { limit: 1 }),
-            exhausted(Full::Cursors { limit: 1 }),
-            Rejection::Poisonous,
-            Rejection::Damaged { row: "log/1".into() },
-        ]
-    }
-
-    /// The name of the variant, as it is serialized.
-    fn variant(rejection: &Rejection) -> String {
-        match serde_json::to_value(rejection).expect("rejections serialize") {
-            Value::String(name) => name,
-            Value::Object(fields) => fields.keys().next().expect("one key").clone(),
-            other => panic!("{other}"),
-        }
-    }
-
-    #[test]
-    fn every_rejection_is_an_error_that_the_document_describes() {
-        // An unknown variant is answered with the names of all.
-        let unknown = serde_json::from_value::<Rejection>(json!("unknown")).expect_err("unknown");
-        let all: BTreeSet<String> =
-            unknown.to_string().split('`').skip(3).step_by(2).map(str::to_owned).collect();
-        let tried: BTreeSet<String> = examples().iter().map(variant).collect();
-        assert_eq!(tried, all);
-
-        let document = crate::http::document();
-        for rejection in examples() {
-            let error = ApiError::from(rejection).0;
-            let schema = json!({
-                "$ref": format!("#/components/schemas/{}", error.code().schema_name()),
-                "components": document["components"],
-                "unevaluatedProperties": false,
-            });
-            let body = serde_json::to_value(&error).expect("errors serialize");
-            jsonschema::validate(&schema, &body).unwrap_or_else(|why| panic!("{body}: {why}"));
-        }
-    }
+/// A path that no route has.
+pub(super) fn no_route() -> ApiError {
+    let message = "this path does not exist; docs/reference/api.md lists the routes";
+    ApiError::new(NotFound { kind: MissingKind::Route }, message)
 }

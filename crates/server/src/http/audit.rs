@@ -11,11 +11,11 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::api_error::ApiError;
-use super::input::{Ask, Input, Nothing};
-use super::openapi::Query;
-use super::query::{Param, field};
-use super::{App, NAMESPACE, internal_error};
+use super::api_error::{ApiError, internal_error};
+use super::app::{App, NAMESPACE};
+use super::input::Input;
+use super::operation::Query;
+use super::request::{Ask, Nothing, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,7 @@ use driftq_core::Rejection;
 use driftq_core::command::Call;
 
 use super::api_error::ApiError;
-use super::{App, typed};
+use super::app::{App, typed};
 
 /// Sends all valid items at once and renders the result of each. An item carries what `show` needs beside
 /// the reply.

@@ -8,10 +8,11 @@ use driftq_api::words::Outcome;
 use driftq_core::HeldJump;
 
 use super::api_error::{ApiError, RETRY_AFTER_MS};
-use super::input::{Ask, Input};
-use super::openapi::Unmet;
-use super::query::Param;
-use super::{App, convert};
+use super::app::App;
+use super::convert;
+use super::input::Input;
+use super::operation::Unmet;
+use super::request::{Ask, Param};
 
 /// The text that reports a jump.
 pub(super) fn says(held: HeldJump) -> String {

@@ -13,12 +13,12 @@ use driftq_core::{NodeId, ShardId, Timestamp};
 use driftq_storage::EngineError;
 use driftq_storage::postgres::Far;
 
-use super::App;
 use super::api_error::{ApiError, RETRY_AFTER_MS};
-use super::input::{Ask, Input, Nothing};
-use super::openapi::{Missing, QueryForm, Unmet};
-use super::query::{Param, field};
-use crate::cluster::Seat;
+use super::app::App;
+use super::input::Input;
+use super::operation::{Missing, QueryForm, Unmet};
+use super::request::{Ask, Nothing, Param, field};
+use crate::node::Seat;
 
 /// How long the database may take to show them.
 const WAIT: Duration = Duration::from_secs(5);

@@ -8,12 +8,13 @@ use driftq_api::words::{CommitSettle, CommittedStatus, QueuedStatus};
 use driftq_core::command::{self, Commit, CommitReceipt, Ending, Part};
 
 use super::api_error::{ApiError, Invalid, Item};
+use super::app::App;
 use super::effects::finish_of;
-use super::input::{Ask, Input};
-use super::openapi::{Conflicting, Missing, Uncommitted};
+use super::input::Input;
+use super::operation::{Conflicting, Missing, Uncommitted};
 use super::outcome::outcome;
-use super::query::Param;
-use super::{App, produce};
+use super::produce;
+use super::request::{Ask, Param};
 
 impl Ask for CommitRequest {
     const QUERY: &'static [Param] = &[];

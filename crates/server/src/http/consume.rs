@@ -12,12 +12,13 @@ use driftq_core::{Line, Session};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::api_error::ApiError;
+use super::app::{App, group_name};
+use super::convert;
 use super::counted::Counted;
-use super::input::{Ask, Input};
-use super::openapi::{Missing, Query, QueryForm};
-use super::query::{Param, field};
+use super::input::Input;
+use super::operation::{Missing, Query, QueryForm};
+use super::request::{Ask, Param, field};
 use super::session::Connection;
-use super::{App, convert, group_name};
 use crate::node::Node;
 
 /// Unsettled deliveries a stream may hold that does not say how many.

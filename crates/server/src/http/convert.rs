@@ -10,7 +10,8 @@ use driftq_api::message::{
 use driftq_api::number::{BackoffMs, MaxAttempts, PartitionNumber};
 use driftq_api::{Time, group, topic};
 use driftq_core::change::Delivery;
-use driftq_core::command::Start;
+use driftq_core::command::{self, Start};
+use driftq_core::effect;
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{Envelope, Message, RetryRequest, Routing, Timestamp, Trace};
 
@@ -236,5 +237,31 @@ pub(crate) fn consumer(view: &ConsumerView) -> group::Consumer {
         credit: view.credit,
         held: view.held,
         lease_ms: u64::from(view.lease_ms),
+    }
+}
+
+pub(crate) fn doubt(doubt: &effect::Doubt) -> driftq_api::effect::Doubt {
+    driftq_api::effect::Doubt {
+        fence: doubt.fence,
+        owner: doubt.owner.to_string(),
+        began_at: time(doubt.began_at),
+        since: time(doubt.since),
+        cause: doubt.cause.wire(),
+    }
+}
+
+/// A pointer as a list has it.
+pub(super) fn pointer(pointer: command::Pointer) -> driftq_api::pointer::Pointer {
+    let command::Pointer { name, location, checksum, committed_at, message, attempt, group: _ } =
+        pointer;
+    driftq_api::pointer::Pointer {
+        topic: None,
+        dataset: name.dataset.to_string(),
+        version: name.version.to_string(),
+        partition_key: name.partition_key.to_string(),
+        location: location.to_string(),
+        checksum: checksum.map(|checksum| checksum.to_string()),
+        committed_at: time(committed_at),
+        message: driftq_api::pointer::PointedBy { id: message.to_string(), attempt },
     }
 }

@@ -25,12 +25,13 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::api_error::ApiError;
-use super::input::{Ask, Input};
-use super::openapi::{Missing, Query, Unmet};
+use super::app::{App, topic_name};
+use super::input::Input;
+use super::operation::{Missing, Query, Unmet};
 use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::query::{Param, field};
+use super::request::{Ask, Param, field};
 use super::words::ToCore;
-use super::{App, bulk, convert, off_runtime, topic_name};
+use super::{bulk, convert, off_runtime};
 
 /// Rows that one call looks at.
 const SCAN_MAX: u64 = 10_000;

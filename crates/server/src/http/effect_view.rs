@@ -1,17 +1,14 @@
 //! Effects as they travel.
 
-use driftq_api::effect::{
-    Began, Doubt, Effect, EffectMessage, Finished, Resolution as WireResolution,
-};
+use driftq_api::effect::{Began, Effect, EffectMessage, Finished, Resolution as WireResolution};
 use driftq_api::words::{self, DoubtAction, EffectStatus};
 use driftq_core::Timestamp;
 use driftq_core::command::{self, BeginDecision, EffectQuery, EffectView, Produced};
-use driftq_core::effect::{self, EffectResult, EffectState, Outcome, Resolution};
+use driftq_core::effect::{EffectResult, EffectState, Outcome, Resolution};
 use serde_json::value::RawValue;
 
-use super::api_error::ApiError;
-use super::convert::time;
-use super::internal_error;
+use super::api_error::{ApiError, internal_error};
+use super::convert::{doubt, time};
 use super::words::ToWire;
 use crate::node::Minter;
 
@@ -23,16 +20,6 @@ fn status(state: EffectState) -> EffectStatus {
         }
         EffectState::Succeeded => EffectStatus::Committed,
         EffectState::FailedFinal | EffectState::FailedRetryable => EffectStatus::Failed,
-    }
-}
-
-pub(crate) fn doubt(doubt: &effect::Doubt) -> Doubt {
-    Doubt {
-        fence: doubt.fence,
-        owner: doubt.owner.to_string(),
-        began_at: time(doubt.began_at),
-        since: time(doubt.since),
-        cause: doubt.cause.wire(),
     }
 }
 

@@ -23,15 +23,16 @@ use tokio::time::Instant;
 use utoipa::ToSchema;
 
 use super::api_error::{ApiError, Invalid};
+use super::app::{App, NAMESPACE};
 use super::body::Purpose;
-use super::input::{Ask, Input};
-use super::openapi::{Conflicting, Held, Missing as NotThere, Query, QueryForm, StaleEffect};
+use super::effect_view;
+use super::input::Input;
+use super::operation::{Conflicting, Held, Missing as NotThere, Query, QueryForm, StaleEffect};
 use super::outcome::outcome;
 use super::pages::{from_cursor, limit, to_cursor};
 use super::produce::idempotency_key;
-use super::query::{Param, field};
+use super::request::{Ask, Param, field};
 use super::words::ToCore;
-use super::{App, NAMESPACE, effect_view};
 
 /// Records that one call looks at.
 const SCAN_MAX: u64 = 10_000;

@@ -15,11 +15,12 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::api_error::ApiError;
-use super::input::{Ask, Input};
-use super::openapi::{Missing, Query};
-use super::query::{Param, field};
+use super::app::{App, NAMESPACE, group_name, topic_name};
+use super::input::Input;
+use super::operation::{Missing, Query};
+use super::request::{Ask, Param, field};
 use super::words::ToWire;
-use super::{App, NAMESPACE, clock, convert, effect_view, effects, group_name, topic_name};
+use super::{clock, convert, effect_view, effects};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -14,8 +14,9 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use super::api_error::ApiError;
-use super::input::{Ask, Confirm, Nothing, from_json};
+use super::json_error::from_json;
 use super::query::{Form, FormParam, Kind, from_query};
+use super::request::{Ask, Confirm, Nothing};
 use super::{audit, dlq, explain, groups, peek, topics};
 
 const REQUESTS_EACH: usize = 3_000;

@@ -19,11 +19,12 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::api_error::ApiError;
-use super::input::{Ask, Confirm, Input, Nothing};
-use super::openapi::{Missing, Query, QueryForm, Unmet};
+use super::app::{App, group_name, topic_name};
+use super::convert;
+use super::input::Input;
+use super::operation::{Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
-use super::query::{Param, field};
-use super::{App, convert, group_name, topic_name};
+use super::request::{Ask, Confirm, Nothing, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]

@@ -9,10 +9,12 @@ use driftq_core::command::{Call, ListGroups, ListTopics};
 use driftq_core::view::{GroupView, TopicView};
 
 use super::api_error::ApiError;
-use super::input::{Input, Nothing};
-use super::{App, NAMESPACE, clock, topic_name, typed};
-use crate::cluster::Seat;
+use super::app::{App, NAMESPACE, topic_name, typed};
+use super::clock;
+use super::input::Input;
+use super::request::Nothing;
 use crate::metrics::Now;
+use crate::node::Seat;
 
 /// Whether the process serves.
 #[utoipa::path(

@@ -5,45 +5,15 @@
 
 use axum::extract::{FromRequest, Request};
 use axum::http::{HeaderMap, header};
-use driftq_api::Object;
-use serde::de::DeserializeOwned;
-use utoipa::ToSchema;
 
-use super::App;
-use super::api_error::{ApiError, Invalid};
-use super::body::{self, Purpose};
-use super::json_error::{json_error, not_json};
+use super::api_error::ApiError;
+use super::app::App;
+use super::body;
+use super::json_error::from_json;
 use super::off_runtime;
-use super::query::{Param, field, from_query};
+use super::query::from_query;
+use super::request::Ask;
 use crate::budget::Charge;
-
-/// A request: a JSON body, or a query that sets the same fields.
-pub(crate) trait Ask: DeserializeOwned + ToSchema + Send + 'static {
-    /// The parameters of its query form.
-    const QUERY: &'static [Param];
-    /// What its body is for.
-    const PURPOSE: Purpose = Purpose::Other;
-}
-
-/// A request that says nothing but its path.
-#[derive(Debug, serde::Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Nothing {}
-
-impl Ask for Nothing {
-    const QUERY: &'static [Param] = &[];
-}
-
-/// A delete: it says again what is to go.
-#[derive(Debug, serde::Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Confirm {
-    pub(crate) confirm: Option<String>,
-}
-
-impl Ask for Confirm {
-    const QUERY: &'static [Param] = &[field("confirm")];
-}
 
 /// The request, read.
 pub(crate) struct Input<T> {
@@ -84,12 +54,4 @@ impl<T: Ask> FromRequest<App> for Input<T> {
         };
         Ok(Input { asked, headers: parts.headers, _charge: read.charge })
     }
-}
-
-pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Invalid> {
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let Object(asked) =
-        serde_path_to_error::deserialize(&mut reader).map_err(|error| json_error(&error))?;
-    reader.end().map_err(|error| Invalid::new("", not_json("", &error)))?;
-    Ok(asked)
 }

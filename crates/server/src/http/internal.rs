@@ -15,10 +15,10 @@ use axum::{Router, middleware};
 use driftq_core::travel::{open_call, pack_answer, pack_deliveries};
 use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardId};
 
-use super::App;
-use super::guard::is_same_secret;
-use crate::cluster::{EPOCH, SECRET, SHARD, frame, frames, pack_lost};
-use crate::node::{Deliveries, Handed, Lost, Node};
+use super::access::is_same_secret;
+use super::api_error::no_route;
+use super::app::App;
+use crate::node::{Deliveries, EPOCH, Handed, Lost, Node, SECRET, SHARD, frame, frames, pack_lost};
 
 /// The largest batch, and what it takes to say it.
 const BODY_BYTES: usize = 64 << 20;
@@ -36,7 +36,7 @@ async fn from_a_node(State(app): State<App>, request: Request, next: Next) -> Re
     if is_from_a_node(&app, request.uri(), request.headers()) {
         next.run(request).await
     } else {
-        super::no_route().await.into_response()
+        no_route().into_response()
     }
 }
 

@@ -1,11 +1,13 @@
 //! Errors of serde, in the words of JSON instead of those of Rust types.
 
+use driftq_api::Object;
+use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 
 use super::api_error::Invalid;
 
 /// The field that is invalid, and why.
-pub(super) fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Invalid {
+fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Invalid {
     let path = error.path().to_string();
     // Where JSON breaks off, or a name is none, the path ends in `?`.
     let field = path.strip_suffix('?').unwrap_or(&path).trim_end_matches('.');
@@ -26,7 +28,7 @@ pub(super) fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) 
 }
 
 /// Says where a text stops being JSON.
-pub(super) fn not_json(field: &str, error: &serde_json::Error) -> String {
+fn not_json(field: &str, error: &serde_json::Error) -> String {
     let says = error.to_string();
     match field {
         _ if says.starts_with("recursion limit") => "is nested too deep".to_owned(),
@@ -86,6 +88,15 @@ fn given_in_words(given: &str) -> &str {
     }
 }
 
+/// Reads a request from its JSON form.
+pub(crate) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Invalid> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let Object(asked) =
+        serde_path_to_error::deserialize(&mut reader).map_err(|error| json_error(&error))?;
+    reader.end().map_err(|error| Invalid::new("", not_json("", &error)))?;
+    Ok(asked)
+}
+
 #[cfg(test)]
 mod tests {
     use driftq_api::commit::Commit;
@@ -95,7 +106,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::super::api_error::ApiError;
-    use super::super::input::from_json;
+    use super::from_json;
 
     #[track_caller]
     fn check<T: DeserializeOwned + std::fmt::Debug>(body: &str, field: &str, says: &str) -> Value {

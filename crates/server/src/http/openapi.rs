@@ -4,84 +4,13 @@
 //! 2. The query form of a request is made from the table that reads it, with the schemas of the JSON form.
 //! 3. What every route may answer, and what every answer carries, is written once, here.
 
-use std::marker::PhantomData;
-
 use driftq_api::ErrorCode;
 use serde_json::{Map, Value, json};
-use utoipa::openapi::path::{Parameter, ParameterBuilder, ParameterIn};
-use utoipa::openapi::{RefOr, Required};
-use utoipa::{IntoParams, IntoResponses, ToSchema};
 
-use super::input::Ask;
-use super::query::{Form, FormParam, strip_null};
+use super::operation::refused;
+use super::query::strip_null;
+use super::router::routes;
 use super::settings;
-
-/// The parameters of a request that has no body.
-pub(crate) struct Query<T>(PhantomData<T>);
-
-/// The query form of a request that may have a body instead; `S` is how that body looks.
-pub(crate) struct QueryForm<T, S = T>(PhantomData<(T, S)>);
-
-impl<T: Ask> IntoParams for Query<T> {
-    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let required =
-            |param: &FormParam| if param.is_required { Required::True } else { Required::False };
-        let params = Form::new::<T>(T::QUERY).params.into_iter();
-        params.map(|param| parameter(&param).required(required(&param)).build()).collect()
-    }
-}
-
-impl<T: Ask, S: ToSchema> IntoParams for QueryForm<T, S> {
-    fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
-        let instead = |param: &FormParam| {
-            let optional = parameter(param).required(Required::False);
-            optional.description(Some("Instead of a body.")).build()
-        };
-        Form::new::<S>(T::QUERY).params.iter().map(instead).collect()
-    }
-}
-
-fn parameter(param: &FormParam) -> ParameterBuilder {
-    let parameter = ParameterBuilder::new().name(param.name).parameter_in(ParameterIn::Query);
-    parameter.schema(Some(param.schema.clone()))
-}
-
-/// What some routes refuse and others do not.
-macro_rules! refusals {
-    ($($(#[$doc:meta])* $name:ident: $($code:ident),+;)*) => {$(
-        $(#[$doc])*
-        pub(crate) struct $name;
-
-        impl IntoResponses for $name {
-            fn responses() -> std::collections::BTreeMap<String, RefOr<utoipa::openapi::Response>> {
-                let refused = refused(&[$(ErrorCode::$code),+]);
-                let refused = refused.into_iter().map(|(status, response)| {
-                    (status, serde_json::from_value(response).expect("a response is one"))
-                });
-                refused.collect()
-            }
-        }
-    )*};
-}
-
-refusals! {
-    /// Topic, group or message.
-    Missing: NotFound;
-    /// Not now, or not like this.
-    Unmet: FailedPrecondition;
-    /// The delivery is not the caller's any more.
-    Stale: FailedPrecondition, StaleLease;
-    /// The effect is not the caller's any more, or is not in that state.
-    StaleEffect: FailedPrecondition, StaleFence;
-    /// Somebody else has the effect, or a person has to say.
-    Held: StaleLease, InProgress, InDoubt;
-    /// A commit that cannot be.
-    Uncommitted: AlreadyExists, FailedPrecondition, StaleLease, StaleFence, InProgress, InDoubt;
-    /// Another of that name.
-    Exists: AlreadyExists;
-    /// The same key, other content.
-    Conflicting: Conflict;
-}
 
 /// What every route may answer.
 const ANYWHERE: [ErrorCode; 8] = [
@@ -95,41 +24,9 @@ const ANYWHERE: [ErrorCode; 8] = [
     ErrorCode::Unavailable,
 ];
 
-/// Answers by status; errors of one status are alternatives.
-fn refused(codes: &[ErrorCode]) -> Map<String, Value> {
-    let mut responses = Map::new();
-    for code in codes {
-        let same: Vec<&ErrorCode> =
-            codes.iter().filter(|other| other.status() == code.status()).collect();
-        let named = |code: &&ErrorCode| json!({ "$ref": schema_ref(&code.schema_name()) });
-        let schema = match same.as_slice() {
-            [only] => named(only),
-            several => json!({ "oneOf": several.iter().map(named).collect::<Vec<_>>() }),
-        };
-        let words: Vec<String> = same.iter().map(|code| word(**code)).collect();
-        let response = json!({
-            "description": words.join(", "),
-            "content": { "application/json": { "schema": schema } },
-        });
-        responses.insert(code.status().to_string(), response);
-    }
-    responses
-}
-
-fn word(code: ErrorCode) -> String {
-    serde_json::to_value(code)
-        .ok()
-        .and_then(|word| word.as_str().map(str::to_owned))
-        .unwrap_or_default()
-}
-
-fn schema_ref(name: &str) -> String {
-    format!("#/components/schemas/{name}")
-}
-
 /// The document.
 pub fn document() -> Value {
-    let mut document = serde_json::to_value(super::routes().into_openapi()).expect("it is plain");
+    let mut document = serde_json::to_value(routes().into_openapi()).expect("it is plain");
     document["info"] = json!({
         "title": "DriftQ HTTP API",
         "version": "v1",
@@ -358,4 +255,118 @@ fn anywhere() -> Map<String, Value> {
         (code.schema_name(), response)
     };
     ANYWHERE.into_iter().map(response).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use driftq_core::command::{Full, Missing, Part, Pointer, PointerName, Stale};
+    use driftq_core::effect::{Doubt, DoubtCause, EffectState};
+    use driftq_core::{Lane, MessageId, Rejection, ShardId, Timestamp, TopicId};
+    use serde_json::{Value, json};
+
+    use super::super::api_error::ApiError;
+    use super::*;
+
+    fn examples() -> Vec<Rejection> {
+        let exhausted = |full| Rejection::Exhausted { full, retry_after_ms: 250 };
+        let doubt = Doubt {
+            fence: 3,
+            owner: "w1".into(),
+            began_at: Timestamp(1),
+            since: Timestamp(2),
+            cause: DoubtCause::LeaseExpired,
+        };
+        let pointer = Pointer {
+            name: PointerName {
+                dataset: "d".into(),
+                version: "v".into(),
+                partition_key: "p".into(),
+            },
+            location: "s3://bucket/p".into(),
+            checksum: None,
+            committed_at: Timestamp(5),
+            message: MessageId {
+                restore: 0,
+                shard: ShardId(0),
+                topic: TopicId(1),
+                lane: Lane::of(0),
+                offset: 7,
+            },
+            group: "g".into(),
+            attempt: 1,
+        };
+        let stale_fence =
+            Rejection::StaleFence { state: EffectState::InDoubt, fence: 1, current: 2 };
+        let part = |part, why| Rejection::InPart { part, index: 3, why: Box::new(why) };
+        vec![
+            Rejection::Invalid { field: "lease_ms".into(), why: "is 250 to 43200000".into() },
+            Rejection::DeadlinePassed,
+            Rejection::NotFound(Missing::Topic),
+            Rejection::NotFound(Missing::Pointer),
+            Rejection::TopicExists { topic: TopicId(1) },
+            Rejection::NotOwner,
+            Rejection::NotDelivered,
+            Rejection::TokenRequired,
+            Rejection::StaleLease { state: Stale::Leased, attempt: 1, current: Some(2) },
+            Rejection::StaleLease { state: Stale::Gone, attempt: 1, current: None },
+            stale_fence.clone(),
+            Rejection::InProgress { fence: 1, owner: "".into(), retry_after_ms: 10 },
+            Rejection::Parked { doubt: Box::new(doubt), retry_after_ms: 10 },
+            Rejection::RequestConflict,
+            Rejection::OutcomeConflict,
+            Rejection::CommitConflict,
+            part(Part::Effects, stale_fence),
+            part(Part::Produce, exhausted(Full::Outbox)),
+            part(Part::Pointers, Rejection::PointerExists(Box::new(pointer.clone()))),
+            Rejection::PointerExists(Box::new(pointer)),
+            Rejection::Unfinished(vec!["charge".into()]),
+            Rejection::NotInDoubt(EffectState::Succeeded),
+            Rejection::EffectsExpired,
+            Rejection::Undeliverable,
+            Rejection::HasConsumers,
+            Rejection::DeadLetterTopic,
+            Rejection::TooLarge { field: "value".into(), limit: 1, size: 2 },
+            Rejection::KeyConflict,
+            exhausted(Full::Messages(Some("g".into()))),
+            exhausted(Full::Bytes(None)),
+            exhausted(Full::Storage),
+            exhausted(Full::Topics { limit: 1 }),
+            exhausted(Full::Cursors { limit: 1 }),
+            Rejection::Poisonous,
+            Rejection::Damaged { row: "log/1".into() },
+        ]
+    }
+
+    /// The name of the variant, as it is serialized.
+    fn variant(rejection: &Rejection) -> String {
+        match serde_json::to_value(rejection).expect("rejections serialize") {
+            Value::String(name) => name,
+            Value::Object(fields) => fields.keys().next().expect("one key").clone(),
+            other => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn every_rejection_is_an_error_that_the_document_describes() {
+        // An unknown variant is answered with the names of all.
+        let unknown = serde_json::from_value::<Rejection>(json!("unknown")).expect_err("unknown");
+        let all: BTreeSet<String> =
+            unknown.to_string().split('`').skip(3).step_by(2).map(str::to_owned).collect();
+        let tried: BTreeSet<String> = examples().iter().map(variant).collect();
+        assert_eq!(tried, all);
+
+        let document = document();
+        for rejection in examples() {
+            let error = ApiError::from(rejection).0;
+            let schema = json!({
+                "$ref": format!("#/components/schemas/{}", error.code().schema_name()),
+                "components": document["components"],
+                "unevaluatedProperties": false,
+            });
+            let body = serde_json::to_value(&error).expect("errors serialize");
+            jsonschema::validate(&schema, &body).unwrap_or_else(|why| panic!("{body}: {why}"));
+        }
+    }
 }

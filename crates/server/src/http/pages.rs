@@ -6,8 +6,9 @@ use data_encoding::BASE64URL_NOPAD;
 use driftq_api::number::Limit;
 use driftq_core::Text;
 
-use super::App;
+use super::answer::of_json;
 use super::api_error::ApiError;
+use super::app::App;
 use super::body::{ROOM_TIME, memory_short};
 use super::counted::Counted;
 use super::off_runtime;
@@ -53,7 +54,7 @@ pub(crate) async fn answer(
 ) -> Result<Response<Body>, ApiError> {
     let body = off_runtime::WRITERS.run(bytes, write).await?;
     charge.shrink(body.len());
-    Ok(super::of_json(Body::new(Counted { body: Body::from(body), _held: charge })))
+    Ok(of_json(Body::new(Counted { body: Body::from(body), _held: charge })))
 }
 
 /// Which page is meant.

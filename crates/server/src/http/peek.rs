@@ -16,12 +16,13 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::api_error::ApiError;
-use super::input::{Ask, Input};
-use super::openapi::{Missing, Query};
+use super::app::{App, topic_name};
+use super::input::Input;
+use super::operation::{Missing, Query};
 use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::query::{Param, field};
+use super::request::{Ask, Param, field};
 use super::words::{ToCore, ToWire};
-use super::{App, convert, off_runtime, topic_name};
+use super::{convert, off_runtime};
 
 /// Messages that one call looks at.
 const SCAN_MAX: u64 = 10_000;

@@ -2,22 +2,20 @@
 
 use axum::Json;
 use axum::extract::State;
-use driftq_api::Time;
 use driftq_api::number::Limit;
-use driftq_api::pointer::{Pointed, PointedBy, Pointer as WirePointer, Pointers as WirePointers};
+use driftq_api::pointer::{Pointed, Pointer as WirePointer, Pointers as WirePointers};
 use driftq_api::schema;
-use driftq_core::command::{
-    ListPointers, Pointer, PointerName, PointerQuery, Pointers, SetPointer,
-};
+use driftq_core::command::{ListPointers, PointerName, PointerQuery, Pointers, SetPointer};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::api_error::ApiError;
-use super::input::{Ask, Input};
-use super::openapi::{Missing, Query};
+use super::app::{App, topic_name};
+use super::convert;
+use super::input::Input;
+use super::operation::{Missing, Query};
 use super::pages::{from_cursor, limit, to_cursor};
-use super::query::{Param, field};
-use super::{App, topic_name};
+use super::request::{Ask, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +69,7 @@ pub(crate) async fn pointers(
         let name =
             PointerQuery { topic: name, name: PointerName { dataset, version, partition_key } };
         let pointer = app.call(name).await?;
-        let one = WirePointer { topic: Some(topic), ..shown(*pointer) };
+        let one = WirePointer { topic: Some(topic), ..convert::pointer(*pointer) };
         return Ok(Json(Pointed::One(one)));
     }
     let after = cursor.as_deref().map(from_cursor).transpose()?.map(Into::into);
@@ -79,23 +77,8 @@ pub(crate) async fn pointers(
     let Pointers { pointers, more } = *app.call(list).await?;
     let last = pointers.last().filter(|_| more);
     let next_cursor = last.map(|last| to_cursor(&last.name.partition_key));
-    let pointers = pointers.into_iter().map(shown).collect();
+    let pointers = pointers.into_iter().map(convert::pointer).collect();
     Ok(Json(Pointed::Page(WirePointers { pointers, next_cursor })))
-}
-
-/// As it is shown in a list.
-pub(super) fn shown(pointer: Pointer) -> WirePointer {
-    let Pointer { name, location, checksum, committed_at, message, attempt, group: _ } = pointer;
-    WirePointer {
-        topic: None,
-        dataset: name.dataset.to_string(),
-        version: name.version.to_string(),
-        partition_key: name.partition_key.to_string(),
-        location: location.to_string(),
-        checksum: checksum.map(|checksum| checksum.to_string()),
-        committed_at: Time(committed_at.0),
-        message: PointedBy { id: message.to_string(), attempt },
-    }
 }
 
 /// As a commit is asked for it.

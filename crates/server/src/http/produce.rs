@@ -12,10 +12,11 @@ use driftq_core::command::Produce;
 use driftq_core::{Rejection, Trace};
 
 use super::api_error::{ApiError, Invalid};
-use super::input::{Ask, Input};
-use super::openapi::{Conflicting, Missing, QueryForm};
-use super::query::{Param, alias, field, unix_ms};
-use super::{App, bulk, convert, topic_name};
+use super::app::{App, topic_name};
+use super::input::Input;
+use super::operation::{Conflicting, Missing, QueryForm};
+use super::request::{Ask, Param, alias, field, unix_ms};
+use super::{bulk, convert};
 
 impl Ask for Request {
     const QUERY: &'static [Param] = &[

@@ -13,31 +13,8 @@ use utoipa::openapi::schema::{ObjectBuilder, OneOfBuilder, SchemaType, Type};
 use utoipa::openapi::{Object, OneOf, RefOr, Schema};
 
 use super::api_error::{ApiError, Invalid};
-use super::input::{Ask, from_json};
-
-/// A parameter of a query.
-pub(crate) struct Param {
-    pub(super) name: &'static str,
-    /// The field of the JSON form.
-    path: &'static str,
-    /// The value is Unix milliseconds, and the field a time.
-    is_unix_ms: bool,
-}
-
-/// A parameter with the name of its field.
-pub(crate) const fn field(name: &'static str) -> Param {
-    Param { name, path: name, is_unix_ms: false }
-}
-
-/// A parameter with another name than its field.
-pub(crate) const fn alias(name: &'static str, path: &'static str) -> Param {
-    Param { name, path, is_unix_ms: false }
-}
-
-/// A time as Unix milliseconds.
-pub(crate) const fn unix_ms(name: &'static str, path: &'static str) -> Param {
-    Param { name, path, is_unix_ms: true }
-}
+use super::json_error::from_json;
+use super::request::{Ask, Param};
 
 /// The parameters of a request, with what its schema says of them.
 pub(super) struct Form {

@@ -13,14 +13,16 @@ use driftq_core::change::Delivery;
 use driftq_core::command::{GroupName, Join, Peer, PeerKind, ViewGroup};
 use driftq_core::view::Blocked;
 
+use super::answer::of_json;
 use super::api_error::ApiError;
+use super::app::{App, group_name};
 use super::counted::Counted;
-use super::input::{Ask, Input};
-use super::openapi::{Missing, QueryForm};
+use super::input::Input;
+use super::operation::{Missing, QueryForm};
 use super::poll_answer::PollAnswer;
-use super::query::{Param, field};
+use super::request::{Ask, Param, field};
 use super::session::Connection;
-use super::{App, convert, group_name, of_json, off_runtime};
+use super::{convert, off_runtime};
 use crate::node::Node;
 
 const MAX: u32 = 1;

@@ -9,10 +9,10 @@ use driftq_core::command::{Repair, ViewTopic};
 use tracing::warn;
 
 use super::api_error::ApiError;
-use super::input::{Ask, Input};
-use super::openapi::{Missing, QueryForm};
-use super::query::{Param, field};
-use super::{App, topic_name};
+use super::app::{App, topic_name};
+use super::input::Input;
+use super::operation::{Missing, QueryForm};
+use super::request::{Ask, Param, field};
 
 impl Ask for RepairRequest {
     const QUERY: &'static [Param] = &[field("dry_run")];

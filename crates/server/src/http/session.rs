@@ -8,10 +8,10 @@ use driftq_core::command::Join;
 use driftq_core::{Command, ConsumerId, Line, Reply, Session, ShardId, Timestamp};
 use tokio::time::Instant;
 
-use super::api_error::{ApiError, Subject};
-use super::{App, WRONG_REPLY, internal_error};
+use super::api_error::{ApiError, Subject, internal_error};
+use super::app::{App, WRONG_REPLY};
 use crate::budget::ConsumerShare;
-use crate::cluster::There;
+use crate::node::There;
 use crate::node::{Deliveries, Given, Handed, Node};
 
 /// The wait before a consumer whose shard was lost looks for it again.

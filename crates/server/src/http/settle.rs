@@ -10,11 +10,12 @@ use driftq_core::command::{Beside, Call, Claim, Extend, Nack, NackKind};
 use driftq_core::{Command, Rejection, Reply, Timestamp};
 
 use super::api_error::ApiError;
+use super::app::{App, group_name};
 use super::body::Purpose;
-use super::input::{Ask, Input};
-use super::openapi::{Missing, QueryForm, Stale};
-use super::query::{Param, alias, field};
-use super::{App, bulk, convert, group_name};
+use super::input::Input;
+use super::operation::{Missing, QueryForm, Stale};
+use super::request::{Ask, Param, alias, field};
+use super::{bulk, convert};
 
 impl Ask for Settle {
     const PURPOSE: Purpose = Purpose::Settle;

@@ -20,11 +20,12 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::api_error::ApiError;
-use super::input::{Ask, Confirm, Input, Nothing};
-use super::openapi::{Exists, Missing, Query, QueryForm, Unmet};
+use super::app::{App, NAMESPACE, topic_name};
+use super::input::Input;
+use super::operation::{Exists, Missing, Query, QueryForm, Unmet};
 use super::pages::Pages;
-use super::query::{Param, field};
-use super::{App, NAMESPACE, convert, settings, topic_name};
+use super::request::{Ask, Confirm, Nothing, Param, field};
+use super::{convert, settings};
 
 impl Ask for Create {
     const QUERY: &'static [Param] = &[field("name"), field("partitions")];

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use driftq_core::change::Delivery;
 use driftq_core::command::{Hold, Join};
-use driftq_core::{Answered, Command};
+use driftq_core::{Answered, Command, Lost};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::Lost;
 use crate::budget::{Charge, Pool};
+
+/// Calls that may wait for the shard, and as many more that it has taken; more are refused as overload.
+pub(super) const CALLS_MAX: usize = 65_536;
+
+/// What came for the shard.
+pub(super) type Inbox = mpsc::Receiver<Mail>;
 
 /// What a consumer is handed, by batch. As long as its credit, so it needs no bound of its own. Where it ends
 /// without a word, the shard was lost.

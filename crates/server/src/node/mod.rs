@@ -6,10 +6,13 @@
 
 mod around;
 mod awaited;
+mod client;
+mod frames;
 mod mailbox;
-mod numbers;
 mod orders;
 mod peers;
+mod routes;
+mod seat;
 mod shard_task;
 mod status;
 mod tries;
@@ -31,25 +34,26 @@ use tokio::task::JoinHandle;
 
 use awaited::{Awaited, Waiting};
 
+pub(crate) use client::{EPOCH, SECRET, SHARD, There};
 pub use driftq_core::Lost;
-pub(crate) use mailbox::{Answer, Deliver, Deliveries, Given, Handed};
-pub(crate) use numbers::Counted;
+pub(crate) use frames::{frame, frames, pack_lost};
+pub(crate) use mailbox::{Deliveries, Given, Handed};
+pub(crate) use routes::Routes;
+pub(crate) use seat::{Among, Seat};
 pub use status::Status;
 
 use crate::budget::Budget;
 use crate::clock::NodeClock;
-use crate::cluster::{Client, Route, Routes, Seat, There};
 use crate::metrics::Metrics;
-use mailbox::{Call, Mail, Mailbox};
-use numbers::Numbers;
+use crate::shard_stats::{ShardCounts, ShardStats};
+use client::Client;
+use mailbox::{CALLS_MAX, Call, Inbox, Mailbox};
 use orders::Orders;
 use peers::{Others, Peers};
+use routes::Route;
 use tries::Tries;
 
 pub(crate) use orders::{Commander, Order};
-
-/// Calls that may wait for the shard, and as many more that it has taken; more are refused as overload.
-const CALLS_MAX: usize = 65_536;
 
 /// How long a start waits for all shards to be served somewhere.
 const WHOLE_WITHIN: Duration = Duration::from_secs(15);
@@ -59,7 +63,7 @@ const WHOLE_WITHIN: Duration = Duration::from_secs(15);
 pub struct Node {
     peers: Peers,
     statuses: Arc<[watch::Receiver<Status>]>,
-    numbers: Arc<[Arc<Numbers>]>,
+    numbers: Arc<[Arc<ShardStats>]>,
     consumers: Arc<AtomicU64>,
     keys: Arc<TokenKeys>,
     peer_secret: Arc<str>,
@@ -89,12 +93,6 @@ impl ShardTasks {
     pub(crate) fn orders(&self) -> Vec<Commander> {
         self.orders.clone()
     }
-}
-
-/// A node among others: its seat, and where shards are served.
-pub(crate) struct Among {
-    pub(crate) seat: Seat,
-    pub(crate) routes: watch::Receiver<Routes>,
 }
 
 impl Node {
@@ -130,7 +128,7 @@ impl Node {
         for ((number, inbox), mailbox) in numbers.zip(inboxes).zip(mailboxes) {
             let (status, seen) = watch::channel(status.clone());
             let (commander, orders) = Orders::new(order);
-            let counted = Arc::new(Numbers::default());
+            let counted = Arc::new(ShardStats::default());
             let task = shard_task::ShardTask {
                 engine: engine.clone(),
                 config: ShardConfig { shard: number, ..config.clone() },
@@ -378,7 +376,7 @@ impl Node {
     }
 
     /// What the shards have done that are served here now.
-    pub(crate) fn counted(&self) -> Vec<Counted> {
+    pub(crate) fn counted(&self) -> Vec<ShardCounts> {
         let all = (0..).zip(&*self.statuses).zip(&*self.numbers);
         let served = all.filter(|((_, status), _)| *status.borrow() == Status::Serving);
         served.map(|((shard, _), numbers)| numbers.of(shard)).collect()
@@ -428,9 +426,6 @@ impl Minter<'_> {
         self.keys.mint(self.version, token)
     }
 }
-
-/// What came for the shard.
-type Inbox = mpsc::Receiver<Mail>;
 
 async fn all_answered(sent: Vec<Result<Call, Lost>>) -> Vec<Result<Answered, Lost>> {
     let mut answers = Vec::with_capacity(sent.len());

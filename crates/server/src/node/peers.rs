@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::command::Join;
-use driftq_core::{Command, ConsumerId, Epoch, ShardId, TokenVersion};
+use driftq_core::{Command, ConsumerId, Epoch, Lost, ShardId, TokenVersion};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::Lost;
+use super::client::{Client, There};
 use super::mailbox::{Call, Deliveries, Mailbox};
-use crate::cluster::{Client, Route, Routes, There};
+use super::routes::{Route, Routes};
 
 /// How often something that nobody waits for is told, and how long after each other.
 const TELLS: u32 = 15;

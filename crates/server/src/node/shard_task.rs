@@ -27,13 +27,14 @@ use tokio::time::Instant;
 
 use crate::clock::NodeClock;
 use crate::metrics::Metrics;
+use crate::shard_stats::ShardStats;
 
 use super::awaited::Awaited;
-use super::mailbox::{Answer, Deliver, Handed, Mail, Mailbox};
-use super::numbers::Numbers;
+use super::mailbox::{Answer, CALLS_MAX, Deliver, Given, Handed, Inbox, Mail, Mailbox};
 use super::orders::{Order, Orders, Serve};
 use super::peers::Peers;
-use super::{CALLS_MAX, Given, Inbox, Seat, Status};
+use super::seat::Seat;
+use super::status::Status;
 
 /// The wait before a shard that was lost is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(250);
@@ -52,7 +53,7 @@ pub(super) struct ShardTask {
     pub(super) status: watch::Sender<Status>,
     pub(super) orders: Orders,
     pub(super) metrics: Arc<Metrics>,
-    pub(super) numbers: Arc<Numbers>,
+    pub(super) numbers: Arc<ShardStats>,
     pub(super) awaited: Awaited,
     pub(super) time: NodeClock,
     /// The way to every shard.
@@ -225,7 +226,7 @@ struct Serving<'a> {
     /// When each commit under way began.
     begun: VecDeque<Instant>,
     metrics: Arc<Metrics>,
-    numbers: Arc<Numbers>,
+    numbers: Arc<ShardStats>,
     awaited: Awaited,
     peers: Peers,
 }

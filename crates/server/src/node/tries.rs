@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::peers::Peers;
-use crate::cluster::Routes;
+use super::routes::Routes;
 
 /// How often it is tried, if nothing is heard.
 const LOOK: Duration = Duration::from_millis(100);

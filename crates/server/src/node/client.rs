@@ -11,11 +11,11 @@ use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
 use driftq_core::command::{Hold, Join};
 use driftq_core::travel::{open_answer, open_deliveries, pack_call};
-use driftq_core::{Answered, Command, Epoch, Reply, ShardId, Text};
+use driftq_core::{Answered, Command, Epoch, Lost, Reply, ShardId, Text};
 use futures_util::Stream;
 
 use super::frames::{frame, next_frame, open_lost};
-use crate::node::{Answer, Deliver, Handed, Lost};
+use super::mailbox::{Answer, Deliver, Handed};
 
 /// Says that the request comes from a node. What only nodes know is in it.
 pub(crate) const SECRET: &str = "driftq-peer";

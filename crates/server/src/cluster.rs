@@ -3,10 +3,6 @@
 //! It only decides who serves what, and how soon after a loss. Nothing that was acknowledged depends on it:
 //! every commit is fenced by its epoch.
 
-mod client;
-mod frames;
-mod routes;
-
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,37 +15,7 @@ use tokio::time::Instant;
 
 use crate::clock::NodeClock;
 use crate::config::Config;
-use crate::node::{Among, Commander, Order};
-
-pub(crate) use client::{Client, EPOCH, SECRET, SHARD, There};
-pub(crate) use frames::{frame, frames, pack_lost};
-pub(crate) use routes::{Route, Routes};
-
-/// The seat of a shard's task among the others.
-#[derive(Clone)]
-pub(crate) struct Seat {
-    pub(crate) postgres: Arc<Postgres>,
-    pub(crate) node: NodeId,
-    /// What happens to its shard.
-    pub(crate) events: mpsc::UnboundedSender<Event>,
-    /// When the lease of the node was last renewed.
-    renewed: watch::Receiver<Instant>,
-    lease_ms: u64,
-}
-
-/// A database that has not answered for so long is down, as far as clients are concerned. Longer than a renewal that
-/// fails and the next one.
-const SILENCE_MAX: Duration = Duration::from_secs(5);
-
-impl Seat {
-    /// For how long the database has not renewed the lease of this node, if that is too long. A shard does not show it
-    /// until the commit that it waits for has failed.
-    pub(crate) fn silence(&self) -> Option<Duration> {
-        let silent = self.renewed.borrow().elapsed();
-        let most = SILENCE_MAX.min(Duration::from_millis(self.lease_ms));
-        (silent > most).then_some(silent)
-    }
-}
+use crate::node::{Among, Commander, Order, Routes, Seat};
 
 /// A node that is about to join.
 pub(crate) struct Joining {
@@ -76,7 +42,7 @@ impl Joining {
         let address = config.advertise.clone().unwrap_or_else(|| format!("http://{listens}"));
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Joining {
-            seat: Seat { postgres, node, events, renewed: seen, lease_ms: config.node_lease_ms },
+            seat: Seat::new(postgres, node, events, seen, config.node_lease_ms),
             member: Member { node, address, version },
             lease_ms: config.node_lease_ms,
             happened,

@@ -28,7 +28,7 @@ pub(crate) enum Route {
 }
 
 impl Routes {
-    pub(super) fn of(machine: &Ownerships, me: NodeId, shards: usize, now: Timestamp) -> Routes {
+    pub(crate) fn of(machine: &Ownerships, me: NodeId, shards: usize, now: Timestamp) -> Routes {
         let route = |shard: ShardId| {
             let (node, epoch) = machine.holder(shard)?;
             if node == me {
@@ -42,7 +42,7 @@ impl Routes {
     }
 
     /// As one sees them who serves none.
-    pub(super) fn seen(view: &ClusterView) -> Routes {
+    pub(crate) fn seen(view: &ClusterView) -> Routes {
         let route = |held: &Held| {
             let address = view.nodes.get(&held.node?)?.address.clone();
             Some(Route::There { address, epoch: held.epoch })

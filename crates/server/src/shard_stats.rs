@@ -3,9 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Counted since the process began, whoever served the shard meanwhile.
+/// ShardCounts since the process began, whoever served the shard meanwhile.
 #[derive(Debug, Default)]
-pub(crate) struct Numbers {
+pub(crate) struct ShardStats {
     commits: AtomicU64,
     commands: AtomicU64,
     micros: AtomicU64,
@@ -13,7 +13,7 @@ pub(crate) struct Numbers {
 
 /// What was counted of a shard that is served here.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Counted {
+pub(crate) struct ShardCounts {
     pub(crate) shard: u32,
     pub(crate) commits: u64,
     pub(crate) commands: u64,
@@ -21,17 +21,17 @@ pub(crate) struct Counted {
     pub(crate) commit_time: Duration,
 }
 
-impl Numbers {
+impl ShardStats {
     /// A batch of so many commands became durable after so long.
-    pub(super) fn committed(&self, commands: usize, took: Duration) {
+    pub(crate) fn committed(&self, commands: usize, took: Duration) {
         self.commits.fetch_add(1, Ordering::Relaxed);
         self.commands.fetch_add(commands as u64, Ordering::Relaxed);
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         self.micros.fetch_add(micros, Ordering::Relaxed);
     }
 
-    pub(super) fn of(&self, shard: u32) -> Counted {
-        Counted {
+    pub(crate) fn of(&self, shard: u32) -> ShardCounts {
+        ShardCounts {
             shard,
             commits: self.commits.load(Ordering::Relaxed),
             commands: self.commands.load(Ordering::Relaxed),

@@ -1,0 +1,58 @@
+//! Request types: their JSON form, and the parameters of their query form.
+
+use serde::de::DeserializeOwned;
+use utoipa::ToSchema;
+
+use super::body::Purpose;
+
+/// A request: a JSON body, or a query that sets the same fields.
+pub(crate) trait Ask: DeserializeOwned + ToSchema + Send + 'static {
+    /// The parameters of its query form.
+    const QUERY: &'static [Param];
+    /// What its body is for.
+    const PURPOSE: Purpose = Purpose::Other;
+}
+
+/// A request that says nothing but its path.
+#[derive(Debug, serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Nothing {}
+
+impl Ask for Nothing {
+    const QUERY: &'static [Param] = &[];
+}
+
+/// A delete: it says again what is to go.
+#[derive(Debug, serde::Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Confirm {
+    pub(crate) confirm: Option<String>,
+}
+
+impl Ask for Confirm {
+    const QUERY: &'static [Param] = &[field("confirm")];
+}
+
+/// A parameter of a query.
+pub(crate) struct Param {
+    pub(super) name: &'static str,
+    /// The field of the JSON form.
+    pub(super) path: &'static str,
+    /// The value is Unix milliseconds, and the field a time.
+    pub(super) is_unix_ms: bool,
+}
+
+/// A parameter with the name of its field.
+pub(crate) const fn field(name: &'static str) -> Param {
+    Param { name, path: name, is_unix_ms: false }
+}
+
+/// A parameter with another name than its field.
+pub(crate) const fn alias(name: &'static str, path: &'static str) -> Param {
+    Param { name, path, is_unix_ms: false }
+}
+
+/// A time as Unix milliseconds.
+pub(crate) const fn unix_ms(name: &'static str, path: &'static str) -> Param {
+    Param { name, path, is_unix_ms: true }
+}

@@ -1,0 +1,54 @@
+//! What a shard's task knows of the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use driftq_core::NodeId;
+use driftq_core::ownership::Event;
+use driftq_storage::postgres::Postgres;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::routes::Routes;
+
+/// The seat of a shard's task among the others.
+#[derive(Clone)]
+pub(crate) struct Seat {
+    pub(crate) postgres: Arc<Postgres>,
+    pub(crate) node: NodeId,
+    /// What happens to its shard.
+    pub(crate) events: mpsc::UnboundedSender<Event>,
+    /// When the lease of the node was last renewed.
+    renewed: watch::Receiver<Instant>,
+    lease_ms: u64,
+}
+
+/// A database that has not answered for so long is down, as far as clients are concerned. Longer than a renewal that
+/// fails and the next one.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+impl Seat {
+    pub(crate) fn new(
+        postgres: Arc<Postgres>,
+        node: NodeId,
+        events: mpsc::UnboundedSender<Event>,
+        renewed: watch::Receiver<Instant>,
+        lease_ms: u64,
+    ) -> Seat {
+        Seat { postgres, node, events, renewed, lease_ms }
+    }
+
+    /// For how long the database has not renewed the lease of this node, if that is too long. A shard does not show it
+    /// until the commit that it waits for has failed.
+    pub(crate) fn silence(&self) -> Option<Duration> {
+        let silent = self.renewed.borrow().elapsed();
+        let most = SILENCE_MAX.min(Duration::from_millis(self.lease_ms));
+        (silent > most).then_some(silent)
+    }
+}
+
+/// A node among others: its seat, and where shards are served.
+pub(crate) struct Among {
+    pub(crate) seat: Seat,
+    pub(crate) routes: watch::Receiver<Routes>,
+}
