@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "findings are this program's output")]
 
 mod bugs;
+mod cycles;
 mod decisions;
 mod edges;
 mod links;
@@ -51,6 +52,7 @@ fn tidy(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     findings.extend(proofs::check(tree));
     findings.extend(traces::check(tree));
     findings.extend(decisions::check(tree));
+    findings.extend(cycles::check(tree)?);
     Ok(findings)
 }
 

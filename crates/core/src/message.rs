@@ -1,6 +1,7 @@
 //! A message, as it is stored and as it is delivered.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -234,4 +235,12 @@ pub struct Receipt {
     pub offset: Offset,
     /// It had been stored before.
     pub deduplicated: bool,
+}
+
+/// A message in memory.
+#[derive(Debug, Clone)]
+pub(crate) struct Kept {
+    /// The lane's byte total before it.
+    pub(crate) bytes_before: u64,
+    pub(crate) message: Arc<Message>,
 }

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::change::{Change, Garbage, LaneState};
 use crate::id::{BatchNo, Generation, GroupId, Lane, NUMBER_MAX, Offset, TopicId};
 use crate::limits::{BLOCK_OFFSETS, RECOVERY_READ_ROWS};
-use crate::pack::Item;
 use crate::pack::{
-    self, AuditRun, CursorItem, Damaged, HeadBody, LaneItem, MarkItem, Packer, group_row, open,
-    open_audit, topic_row,
+    self, AuditRun, CursorItem, Damaged, HeadBody, LaneItem, MarkItem, group_row, open, open_audit,
+    topic_row,
 };
+use crate::packer::{Item, Packer};
 use crate::row::{Columns, Key, MarkKind, Read, Row};
 use crate::shard::{DamagedBlock, Shard, ShardConfig};
 use crate::time::Timestamp;

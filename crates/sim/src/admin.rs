@@ -1,6 +1,5 @@
 //! An operator: makes topics, looks, pauses, moves, deletes, brings dead letters back, ends doubt.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use driftq_checker::history::{DeadLetter, Name, Op, What};
@@ -11,82 +10,18 @@ use driftq_core::command::{
 };
 use driftq_core::effect::{EffectState, ResolvedAs, Scope};
 use driftq_core::row::{Place, UNENDING};
-use driftq_core::{Command, Reply, ShardId, Ticket};
+use driftq_core::{Command, Reply, Ticket};
 
-use crate::clients::Client;
-use crate::consumer::Worker;
-use crate::corruption::Damage;
 use crate::facts::content;
-use crate::ledger::{effect_of, in_words, status_of};
-use crate::network::Outcome;
+use crate::facts::{effect_of, in_words};
+use crate::ledger::status_of;
 use crate::node::group_counters;
 use crate::plan::END_AT_MS;
-use crate::producer::Producer;
-use crate::world::{Happening, World};
+use crate::world::{Admin, Client, Happening, Outcome, Producer, Task, Worker, World};
 
 /// Before the end: how long the undertakers read dead letters, and when counters are looked at.
 const FUNERAL_BEFORE_END_MS: u64 = 15_000;
 const LAST_LOOK_BEFORE_END_MS: u64 = 1_000;
-
-/// What an operator is in the middle of.
-#[derive(Debug, Clone)]
-pub(crate) enum Task {
-    MakeTopic(usize),
-    /// A topic that will be deleted again.
-    MakeBrief(Name),
-    DeleteBrief(Name),
-    /// Pause, then seek, then resume.
-    PauseToSeek(GroupName),
-    Seek(GroupName),
-    Resume(GroupName),
-    /// Until it is done.
-    Go(GroupName),
-    DeleteGroup,
-    Redrive,
-    /// Whatever is in doubt, to be resolved.
-    FindDoubt,
-    Resolve,
-    Look,
-    /// What `operator` begins.
-    Patch(&'static str),
-    Purge {
-        dry_run: bool,
-    },
-    /// Delete what is listed.
-    PurgeListed(Name),
-    Explain,
-    Peek,
-    Settings,
-    Invite(GroupName),
-    Dismiss(GroupName),
-    PauseToSeekAll(GroupName),
-    SeekAll(GroupName),
-    PauseForAWhile,
-    ReadPointer,
-    Chain(ShardId),
-    Audit {
-        from: u64,
-        to: u64,
-        restore: u32,
-    },
-    Repair(Damage),
-}
-
-/// An operator.
-#[derive(Debug, Default)]
-pub(crate) struct Admin {
-    /// Topics of the plan that exist.
-    made: usize,
-    tasks: BTreeMap<Ticket, Task>,
-    briefs: u32,
-    brief: Option<Name>,
-    paused: Vec<GroupName>,
-    has_undertakers: bool,
-    has_looked: bool,
-    /// Groups that were created for a while.
-    pub(crate) guests: Vec<GroupName>,
-    pub(crate) invited: u32,
-}
 
 pub(crate) fn admin(world: &mut World, client: usize) -> &mut Admin {
     match &mut world.clients.list[client] {

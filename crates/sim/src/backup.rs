@@ -3,19 +3,9 @@
 
 use driftq_checker::history::What;
 use driftq_core::ShardId;
-use driftq_storage::Memory;
 
 use crate::facts::Facts;
-use crate::network::Heard;
-use crate::world::{Happening, World};
-
-/// The storage at some point, and what was committed until then.
-pub(crate) struct Backup {
-    engine: Memory,
-    facts: Facts,
-    /// The last event before it.
-    seq: u64,
-}
+use crate::world::{Backup, Happening, Heard, World};
 
 impl World {
     /// Some runs are restored once.

@@ -1,57 +1,10 @@
 //! Who uses the queue.
 
-use std::collections::BTreeMap;
-
 use driftq_core::change::Delivery;
 use driftq_core::{ConsumerId, Ticket};
 
-use crate::admin::Admin;
-use crate::consumer::Worker;
-use crate::executor::Executor;
-use crate::network::Outcome;
 use crate::plan::consumers_at_ms;
-use crate::producer::Producer;
-use crate::world::{Happening, World};
-
-/// A client.
-#[derive(Debug)]
-pub(crate) enum Client {
-    Producer(Producer),
-    Worker(Box<Worker>),
-    Admin(Admin),
-    Executor(Box<Executor>),
-}
-
-/// All of them.
-#[derive(Debug, Default)]
-pub(crate) struct Clients {
-    pub(crate) list: Vec<Client>,
-    /// Who made a call.
-    pub(crate) calls: BTreeMap<Ticket, usize>,
-    pub(crate) next_ticket: u64,
-    pub(crate) next_consumer: u64,
-    pub(crate) next_body: u64,
-    pub(crate) next_nonce: u64,
-    pub(crate) next_result: u64,
-    /// What each call that is under way is.
-    pub(crate) kinds: BTreeMap<Ticket, &'static str>,
-    /// Which group each peek is about.
-    pub(crate) peeks: BTreeMap<Ticket, driftq_checker::history::Name>,
-    /// Whose connection it is.
-    pub(crate) connections: BTreeMap<ConsumerId, usize>,
-    pub(crate) is_healed: bool,
-}
-
-impl Clients {
-    /// How long a consumer's poll waits; None: it is a stream.
-    pub(crate) fn polls(&self, consumer: ConsumerId) -> Option<u64> {
-        let client = *self.connections.get(&consumer)?;
-        match &self.list[client] {
-            Client::Worker(worker) => worker.poll_ms,
-            Client::Producer(_) | Client::Admin(_) | Client::Executor(_) => None,
-        }
-    }
-}
+use crate::world::{Admin, Client, Happening, Outcome, Producer, Worker, World};
 
 impl World {
     pub(crate) fn add_client(&mut self, client: Client) -> usize {

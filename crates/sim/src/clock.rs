@@ -4,52 +4,14 @@
 //! seconds later. The history records which times may be followed.
 
 use driftq_checker::history::What;
-use driftq_core::{
-    ClockOrigin, ClockRecord, JUMP_MS_MAX, JumpGuard, NodeId, StoredClock, Timestamp,
-};
+use driftq_core::{ClockOrigin, ClockRecord, JUMP_MS_MAX, NodeId, Timestamp};
 
 use crate::cluster::process::Monotonic;
 use crate::plan::HEAL_AT_MS;
-use crate::world::{Happening, World};
-
-/// The authority's clock when a run begins.
-pub(crate) const EPOCH_MS: u64 = 1_000_000_000;
+use crate::world::{EPOCH_MS, Happening, ProcessClock, World};
 
 /// Behind the longest jump that is held back, so that a guard which is off by a little is seen.
 const FAR_MS: std::ops::Range<u64> = JUMP_MS_MAX + 200_000..40 * 24 * 3_600_000;
-
-/// The clock of one process.
-#[derive(Debug)]
-pub(crate) struct ProcessClock {
-    guard: JumpGuard,
-    /// As far as this process knows.
-    stored: StoredClock,
-}
-
-impl ProcessClock {
-    pub(crate) fn new(boot_id: &str, boot_ms: u64, stored: &StoredClock) -> ProcessClock {
-        ProcessClock { guard: JumpGuard::new(boot_id, boot_ms, stored), stored: stored.clone() }
-    }
-}
-
-/// The authority's clock, what is stored about it, and the one process where there is one.
-pub(crate) struct Clocks {
-    ahead_ms: i64,
-    /// A long jump that was neither confirmed nor set right, and its number.
-    jump_ms: Option<u64>,
-    jumps: u64,
-    pub(crate) stored: StoredClock,
-    boots: u64,
-    process: ProcessClock,
-}
-
-impl Clocks {
-    pub(crate) fn new() -> Clocks {
-        let stored = StoredClock::default();
-        let process = ProcessClock::new("boot-0", 0, &stored);
-        Clocks { ahead_ms: 0, jump_ms: None, jumps: 0, stored, boots: 0, process }
-    }
-}
 
 impl World {
     /// What the authority's clock shows.

@@ -5,22 +5,12 @@ use driftq_checker::history::{Commit as Asked, Content, Name, Op, Pointer, Produ
 use driftq_core::command::{Commit, Ending, PointerName, Produce, SetPointer, TopicName};
 use driftq_core::{Command, Envelope, Rejection};
 
-use crate::consumer::{Taken, worker};
+use crate::consumer::worker;
 use crate::facts::operator::pointer_text;
-use crate::network::Outcome;
-use crate::world::{Happening, World};
+use crate::world::{Committing, Happening, Outcome, Taken, World};
 
 /// How often a commit is sent in all.
 const TIMES_MAX: u32 = 6;
-
-/// A commit, to be sent and perhaps sent again.
-#[derive(Debug, Clone)]
-pub(crate) struct Committing {
-    taken: Taken,
-    asked: Asked,
-    command: Commit,
-    times: u32,
-}
 
 /// One of few pointers, so that messages meet.
 pub(crate) fn some_pointer(rng: &mut fastrand::Rng) -> PointerName {

@@ -1,22 +1,10 @@
 //! Connections of consumers: what is written to them, when, and how they end.
 
 use driftq_checker::history::What;
-use driftq_core::{ConsumerId, Line, NodeId, Session, Timestamp};
+use driftq_core::{ConsumerId, Line, Timestamp};
 
 use crate::consumer::lease_of;
 use crate::world::{Happening, World};
-
-/// A connection of a consumer.
-#[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) session: Session,
-    /// The node that its client is connected to, where there are many.
-    pub(crate) entry: Option<NodeId>,
-    /// Until when its client reads nothing.
-    pub(crate) stalled_until: u64,
-    /// When the last line arrives: lines do not overtake each other.
-    pub(crate) last_line_at: u64,
-}
 
 impl World {
     /// Lets every connection write what its client can take, and ends those that are due.

@@ -8,58 +8,15 @@ use driftq_core::change::Delivery;
 use driftq_core::command::{
     Claim, Extend, GroupName, Join, Nack, NackKind, Peer, PeerKind, Start, TopicName,
 };
-use driftq_core::{Command, ConsumerId, LeaseToken, Rejection, Reply, Text, Ticket};
+use driftq_core::{Command, ConsumerId, Rejection, Reply, Text, Ticket};
 
-use crate::clients::Client;
-use crate::commit::Committing;
 use crate::facts::content;
-use crate::ledger::{Book, Held, Said};
-use crate::network::Outcome;
-use crate::world::{Happening, World};
+use crate::world::{Book, Client, Happening, Held, Outcome, Said, Taken, Worker, World};
 
 /// Tokens of deliveries that are over, kept to be shown again.
 const OLD_TOKENS: usize = 12;
 /// Bodies that every worker chokes on.
 const POISON: u64 = 31;
-
-/// A delivery as its worker remembers it.
-#[derive(Debug, Clone)]
-pub(crate) struct Taken {
-    pub(crate) lease: Lease,
-    pub(crate) token: LeaseToken,
-    pub(crate) body: u64,
-    lease_ms: u64,
-    extended: bool,
-    /// Whose it is, unless what follows says otherwise.
-    pub(crate) tenant: Name,
-    /// Effects begun under it whose end waits for the commit.
-    pub(crate) ends: Vec<(Held, Said)>,
-}
-
-/// A worker.
-#[derive(Debug)]
-pub(crate) struct Worker {
-    name: GroupName,
-    owner: Text,
-    credit: u32,
-    lease_ms: Option<u64>,
-    pub(crate) poll_ms: Option<u64>,
-    connection: Option<ConsumerId>,
-    joining: Option<Ticket>,
-    work: BTreeMap<u64, Taken>,
-    next_work: u64,
-    old: VecDeque<Taken>,
-    /// Acks under way.
-    acking: BTreeMap<Ticket, Taken>,
-    pub(crate) committing: BTreeMap<Ticket, Committing>,
-    /// Commits that are to be sent again.
-    pub(crate) again: BTreeMap<u64, Committing>,
-    pub(crate) book: Book,
-    /// Reads dead letters and writes them down.
-    is_undertaker: bool,
-    /// When it goes for good, without a word.
-    pub(crate) stays_until: Option<u64>,
-}
 
 impl Worker {
     pub(crate) fn new(world: &mut World, topic: Name, group: Name, number: u32) -> Worker {

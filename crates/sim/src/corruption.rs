@@ -5,17 +5,8 @@ use driftq_core::command::{Repair, Repaired};
 use driftq_core::row::Key;
 use driftq_core::{Command, Lane, Offset, Reply, ShardId};
 
-use crate::admin::{Task, topic_name};
-use crate::clients::Client;
-use crate::network::Outcome;
-use crate::world::{Happening, World};
-
-/// A partition that has to be repaired.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Damage {
-    pub(crate) topic: Name,
-    pub(crate) partition: u32,
-}
+use crate::admin::topic_name;
+use crate::world::{Client, Damage, Happening, Outcome, Task, World};
 
 impl World {
     /// Some runs lose a few pages.

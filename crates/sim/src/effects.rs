@@ -4,8 +4,7 @@ use driftq_checker::history::{Effect, Lease, Name, Verb};
 use driftq_core::change::Delivery;
 use driftq_core::command::BeginOf;
 
-use crate::ledger::Intent;
-use crate::world::World;
+use crate::world::{Intent, World};
 
 /// Keys that messages of a group share, whatever they are about.
 const SHARED_KEYS: u32 = 4;

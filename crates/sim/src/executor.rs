@@ -6,20 +6,12 @@ use driftq_core::command::{BeginOf, EffectQuery};
 use driftq_core::effect::Scope;
 use driftq_core::{Command, Timestamp};
 
-use crate::clients::Client;
-use crate::ledger::{Book, Intent};
-use crate::world::{Happening, World};
+use crate::world::{Client, Happening, Intent, World};
 
 /// Keys in each scope of each tenant.
 const KEYS: u32 = 5;
 /// The shortest life an outcome may have.
 const TTL_MS: u64 = 60_000;
-
-/// An executor.
-#[derive(Debug, Default)]
-pub(crate) struct Executor {
-    pub(crate) book: Book,
-}
 
 impl World {
     pub(crate) fn wake_executor(&mut self, client: usize) {

@@ -26,6 +26,7 @@ use crate::stats::Stats;
 use operator::set;
 
 pub(crate) use asked::Asked;
+pub(crate) use effect::{effect_of, in_words};
 
 #[derive(Debug, Clone)]
 struct KnownTopic {

@@ -4,19 +4,10 @@
 use driftq_core::command::Place;
 use driftq_core::{Answered, Command, Epoch, Lost, NodeId, Reply, ShardId, Ticket};
 
-use crate::network::Heard;
-use crate::world::{Happening, World};
+use crate::world::{Happening, Heard, Passing, World};
 
 /// How often a node looks whether a shard that moves is served again.
 const LOOK_MS: u64 = 100;
-
-/// A call at the node that took it.
-#[derive(Debug)]
-pub(crate) struct Passing {
-    pub(crate) entry: NodeId,
-    since: u64,
-    command: Command,
-}
 
 impl World {
     /// A client's request reaches some node.

@@ -3,58 +3,20 @@
 //! What workers under a delivery and executors by themselves have in common. Nobody here keeps to the
 //! rules: tokens of long ago are shown again, and a lost answer is asked for again.
 
-use std::collections::{BTreeMap, VecDeque};
-
-use driftq_checker::history::{self, Begin as Asked, Effect, Lease, Name, Op, Right, Status};
+use driftq_checker::history::{self, Begin as Asked, Op, Right, Status};
 use driftq_core::command::{
     Began, Begin, BeginDecision, BeginOf, ExtendEffect, Finish, FinishStatus, Request,
 };
-use driftq_core::effect::{EffectName, EffectResult, Outcome as Result};
-use driftq_core::{Command, EffectToken, OnDoubt, Rejection, Reply, Text, Ticket};
+use driftq_core::effect::{EffectResult, Outcome as Result};
+use driftq_core::{Command, OnDoubt, Rejection, Reply, Text, Ticket};
 
-use crate::clients::Client;
-use crate::network::Outcome;
-use crate::world::{Happening, World};
+use crate::facts::{effect_of, in_words};
+use crate::world::{Act, Book, Client, Happening, Held, Intent, Outcome, Said, World};
 
 /// Rights that are over, kept to be shown again.
 const OLD_RIGHTS: usize = 12;
 /// How often a begin without an answer is sent in all.
 const BEGINS_MAX: u32 = 4;
-
-/// A begin, to be sent and perhaps sent again.
-#[derive(Debug, Clone)]
-pub(crate) struct Intent {
-    pub(crate) of: BeginOf,
-    pub(crate) effect: Effect,
-    /// The delivery it is begun under, and the worker's number for it.
-    pub(crate) under: Option<(Lease, u64)>,
-    pub(crate) request: Option<Name>,
-    pub(crate) on_doubt: OnDoubt,
-    pub(crate) ttl_ms: Option<u64>,
-    pub(crate) window_ms: Option<u64>,
-    pub(crate) nonce: Option<Text>,
-    pub(crate) times: u32,
-}
-
-impl Intent {
-    pub(crate) fn is_again(&self) -> bool {
-        matches!(self.of, BeginOf::Scope { again: true, .. })
-    }
-}
-
-/// A right to an effect, as its holder remembers it.
-#[derive(Debug, Clone)]
-pub(crate) struct Held {
-    right: Right,
-    token: EffectToken,
-}
-
-/// How an execution is said to have ended.
-#[derive(Debug, Clone)]
-pub(crate) struct Said {
-    status: FinishStatus,
-    result: Result,
-}
 
 impl Said {
     /// The end of an execution, as it is written down and as it is said.
@@ -65,34 +27,6 @@ impl Said {
         let told = history::Finish { right, status: status_of(status), outcome };
         (told, Finish { token: held.token.clone(), status, outcome: result })
     }
-}
-
-/// Something a client will do to an effect.
-#[derive(Debug, Clone)]
-enum Act {
-    Begin(Intent),
-    Finish(Held, Said),
-    Extend(Held, Option<u64>),
-}
-
-/// What a client remembers of its effects.
-#[derive(Debug, Default)]
-pub(crate) struct Book {
-    begins: BTreeMap<Ticket, Intent>,
-    acts: BTreeMap<u64, Act>,
-    next_act: u64,
-    old: VecDeque<Held>,
-}
-
-/// The name of an effect, for the history.
-pub(crate) fn effect_of(name: &EffectName) -> Effect {
-    Effect { tenant: name.tenant.clone(), scope: name.scope.clone(), key: name.key.clone() }
-}
-
-/// An outcome in words; byte for byte the same if and only if it is the same.
-pub(crate) fn in_words(result: &Result, renews: bool) -> Name {
-    let Result { code, result, error } = result;
-    format!("{code} {result:?} {error:?}{}", if renews { " renewed" } else { "" }).into()
 }
 
 pub(crate) fn status_of(status: FinishStatus) -> Status {

@@ -33,6 +33,7 @@ mod plan;
 mod producer;
 mod router;
 mod run;
+mod sometimes;
 mod stats;
 mod transactions;
 mod world;

@@ -9,33 +9,12 @@ use driftq_core::command::{
     BeginDecision, CommitReceipt, ExplainState, Explained, Full, PeekState, Peeked, Stale,
 };
 use driftq_core::effect::EffectState;
-use driftq_core::{Answered, Command, Rejection, Reply, Ticket};
+use driftq_core::{Command, Rejection, Reply, Ticket};
 
 use crate::facts::operator::settings_text;
+use crate::facts::{effect_of, in_words};
 use crate::kinds::kind_of;
-use crate::ledger::{effect_of, in_words};
-use crate::world::{Happening, World};
-
-/// What a caller hears.
-#[derive(Debug)]
-pub(crate) enum Heard {
-    /// An answer.
-    Answer(Box<Answered>),
-    /// Nobody listens: it did not happen.
-    NobodyListens,
-    /// Nothing: it may or may not have happened.
-    Nothing,
-}
-
-/// How a call ended, for the client that made it.
-#[derive(Debug)]
-pub(crate) enum Outcome {
-    Done(Reply),
-    Refused(Rejection),
-    /// The node was not there.
-    NotSent,
-    Unknown,
-}
+use crate::world::{Happening, Heard, Outcome, World};
 
 impl World {
     /// A client calls.

@@ -10,21 +10,18 @@ use driftq_core::ownership::Event;
 use driftq_core::row::Write;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
-    Answered, Batch, Clock, Command, ConsumerId, Input, Lost, NodeId, Output, Pipeline,
-    PipelineConfig, Recovered, Release, Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
+    Answered, Batch, Clock, Command, Input, Lost, NodeId, Output, Pipeline, PipelineConfig,
+    Recovered, Release, Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, recover};
 
 use crate::cluster::process::Monotonic;
-use crate::connection::Connection;
 use crate::facts::Asked;
 use crate::forward::may_come_late;
-use crate::hosts::Request;
-use crate::network::Heard;
 use crate::plan::Shape;
 use crate::stats::Point;
-use crate::world::{Commit, Happening, World};
+use crate::world::{Commit, Connection, Happening, Heard, Node, Request, UnderWay, World};
 
 /// What the node's counters say of every group.
 pub(crate) fn counters(pipeline: &Pipeline) -> Vec<Counters> {
@@ -54,46 +51,9 @@ const STALL_LOOK_MS: u64 = 50;
 /// Tickets of commands that nobody waits for.
 const NOBODY: u64 = 1 << 60;
 
-/// A batch under way.
-#[derive(Debug)]
-pub(crate) struct UnderWay {
-    pub(crate) batch: u64,
-    pub(crate) point: Point,
-}
-
-/// A node, as far as it serves one shard.
-pub(crate) struct Node {
-    /// No two have the same, whatever they serve.
-    pub(crate) life: u64,
-    pub(crate) shard: ShardId,
-    /// Which of many it is.
-    pub(crate) host: Option<NodeId>,
-    pub(crate) ownership: Ownership,
-    pub(crate) pipeline: Pipeline,
-    clock: Clock,
-    monotonic: Monotonic,
-    /// It is to end when what was decided is durable, and decides nothing more.
-    pub(crate) is_ending: bool,
-    /// Calls to be answered.
-    pub(crate) pending: BTreeSet<Ticket>,
-    pub(crate) asked: BTreeMap<Ticket, Asked>,
-    /// Windows of other shards, to be answered there.
-    pub(crate) carried: BTreeMap<Ticket, (ShardId, Option<NodeId>)>,
-    pub(crate) connections: BTreeMap<ConsumerId, Connection>,
-    pub(crate) under_way: Vec<UnderWay>,
-    /// When the last commit was sent.
-    sent_until: u64,
-    /// When the engine is done with what it was sent, or, where there are many nodes, when that arrives.
-    disk_busy_until: u64,
-    answers_busy_until: u64,
-    next_nobody: u64,
-    turn_at: u64,
-    turns: u64,
-}
-
 impl Node {
     /// A commit of a batch just decided.
-    fn commit(
+    pub(crate) fn commit(
         &mut self,
         batch: Arc<Batch>,
         writes: Vec<Write>,
@@ -109,7 +69,7 @@ impl Node {
         Commit { host, ownership, batch, writes, answer_at, keyed, counted }
     }
 
-    fn now(&self, world_now: u64) -> Timestamp {
+    pub(crate) fn now(&self, world_now: u64) -> Timestamp {
         self.clock.now(self.monotonic.at(world_now))
     }
 

@@ -8,13 +8,10 @@ use driftq_core::command::{
 };
 use driftq_core::{Command, DeathReason, MessageId, Reply, ShardId, Timestamp};
 
-use crate::admin::{Task, admin, topic_name};
-use crate::clients::Client;
+use crate::admin::{admin, topic_name};
 use crate::commit::some_pointer;
-use crate::consumer::Worker;
 use crate::facts::operator::pointer_text;
-use crate::network::Outcome;
-use crate::world::World;
+use crate::world::{Client, Outcome, Task, Worker, World};
 
 /// Groups that are created, read for a while and left.
 const GUESTS_MAX: usize = 10;

@@ -6,8 +6,8 @@ use driftq_core::{
     Command, Groups, Keyless, OnDoubt, RetryPolicy, SettingName, SettingsChange, SettingsPatch,
 };
 
-use crate::admin::{Task, topic_name};
-use crate::world::World;
+use crate::admin::topic_name;
+use crate::world::{Task, World};
 
 /// Settings that go back to their defaults now and then. The defaults of the others are too long for a run.
 const RESET: [&str; 8] = [

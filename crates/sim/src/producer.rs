@@ -8,46 +8,11 @@ use driftq_core::command::{Produce, TopicName};
 use driftq_core::placement::shard_of_topic;
 use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Timestamp};
 
-use crate::clients::Client;
-use crate::network::Outcome;
 use crate::plan::keys;
-use crate::world::{Happening, World};
+use crate::world::{Client, Happening, Outcome, Producer, Sent, World};
 
 /// Keys a producer remembers having used.
 const REMEMBERED: usize = 40;
-
-/// A message as it was sent, to be sent again.
-#[derive(Debug, Clone)]
-struct Sent {
-    body: u64,
-    key: Name,
-    tenant: Option<Name>,
-    idem: Option<Name>,
-    padding: usize,
-    deadline: Option<Timestamp>,
-    retry: Option<RetryRequest>,
-    /// Another topic, as its sender says.
-    target: Option<Name>,
-    /// The router is asked each time it is sent.
-    asks_router: bool,
-    /// How often it was sent.
-    times: u32,
-    /// Deaths of the node when it was first sent.
-    deaths: u64,
-}
-
-/// A producer.
-#[derive(Debug)]
-pub(crate) struct Producer {
-    topic: Name,
-    in_flight: BTreeMap<Ticket, Sent>,
-    used_keys: Vec<Sent>,
-    /// Messages whose last word was a rejection.
-    rejected: Vec<Sent>,
-    /// Messages that are to be sent at a moment of their own.
-    planned: BTreeMap<u64, Sent>,
-    next_plan: u64,
-}
 
 impl Producer {
     pub(crate) fn new(topic: Name) -> Producer {

@@ -105,7 +105,7 @@ impl Summary {
     /// Cells of the table and counters that stayed below what is asked for.
     pub fn shortfalls(&self) -> Vec<String> {
         let mut short = Vec::new();
-        for fault in crate::faults::KINDS {
+        for fault in crate::sometimes::KINDS {
             for point in Point::ALL {
                 if !self.stats.faults.contains_key(&(fault, point)) {
                     short.push(format!("no {fault} while {}", point.as_str()));
@@ -113,7 +113,7 @@ impl Summary {
             }
         }
         for operation in OPERATIONS.into_iter().filter(|_| self.seeds >= TABLE_SEEDS) {
-            for fault in crate::faults::KINDS {
+            for fault in crate::sometimes::KINDS {
                 if !self.stats.struck.contains_key(&(operation, fault)) {
                     short.push(format!("no {operation} during {fault}"));
                 }
@@ -133,13 +133,13 @@ impl Summary {
     /// The table of operations and faults.
     fn write_struck(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:<14}", "operation")?;
-        for fault in crate::faults::KINDS {
+        for fault in crate::sometimes::KINDS {
             write!(f, "{fault:>17}")?;
         }
         writeln!(f)?;
         for operation in OPERATIONS {
             write!(f, "{operation:<14}")?;
-            for fault in crate::faults::KINDS {
+            for fault in crate::sometimes::KINDS {
                 write!(f, "{:>17}", self.stats.struck.get(&(operation, fault)).unwrap_or(&0))?;
             }
             writeln!(f)?;
@@ -155,7 +155,7 @@ impl fmt::Display for Summary {
             write!(f, "{:>26}", point.as_str())?;
         }
         writeln!(f)?;
-        for fault in crate::faults::KINDS {
+        for fault in crate::sometimes::KINDS {
             write!(f, "{fault:<20}")?;
             for point in Point::ALL {
                 write!(f, "{:>26}", self.stats.faults.get(&(fault, point)).unwrap_or(&0))?;

@@ -1,30 +1,38 @@
 //! Time, chance and the queue of what happens next.
 
+mod clients;
+mod clocks;
+mod faults;
+mod hosts;
+mod shards;
+
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use driftq_checker::history::{Event, What};
 use driftq_core::change::Delivery;
 use driftq_core::command::{Arrive, Arrived};
-use driftq_core::row::{Row, Write};
+use driftq_core::row::Row;
 use driftq_core::{
-    Answered, Batch, Command, ConsumerId, Damaged, Epoch, Lost, NodeId, Offset, ReadId, ShardId,
-    Ticket, Timestamp,
+    Answered, Command, ConsumerId, Damaged, Epoch, Lost, NodeId, Offset, ReadId, ShardId, Ticket,
+    Timestamp,
 };
 use driftq_storage::Memory;
 
-use crate::backup::Backup;
-use crate::clients::Clients;
-use crate::clock::{Clocks, EPOCH_MS};
-use crate::corruption::Damage;
 use crate::facts::Facts;
-use crate::faults::Faults;
-use crate::hosts::{HostEvent, Hosts};
-use crate::node::Node;
 use crate::plan::{Shape, TopicPlan};
 use crate::stats::Stats;
+
+pub(crate) use clients::{
+    Act, Admin, Book, Client, Clients, Committing, Held, Intent, Outcome, Producer, Said, Sent,
+    Taken, Task, Worker,
+};
+pub(crate) use clocks::{Clocks, EPOCH_MS, ProcessClock};
+pub(crate) use faults::Faults;
+pub(crate) use hosts::{Host, HostEvent, Hosts, Passing, Request};
+pub(crate) use shards::{Backup, Commit, Connection, Damage, Heard, Node, UnderWay};
 
 /// Something that happens at a time.
 #[derive(Debug)]
@@ -52,7 +60,7 @@ pub(crate) enum Happening {
     /// A client's request reaches the node.
     Request { ticket: Ticket, command: Box<Command> },
     /// The node's answer reaches the client.
-    Answer { ticket: Ticket, heard: crate::network::Heard },
+    Answer { ticket: Ticket, heard: crate::world::Heard },
     /// A delivery reaches a consumer.
     Line { consumer: ConsumerId, delivery: Box<Delivery> },
     /// A consumer's connection is gone.
@@ -105,21 +113,6 @@ pub(crate) struct Between {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) epoch: Epoch,
-}
-
-/// A commit on its way.
-#[derive(Debug)]
-pub(crate) struct Commit {
-    /// The node that sent it, if there are many.
-    pub(crate) host: Option<NodeId>,
-    pub(crate) ownership: driftq_storage::Ownership,
-    pub(crate) batch: Arc<Batch>,
-    pub(crate) writes: Vec<Write>,
-    pub(crate) answer_at: u64,
-    /// Who asked for what, for the facts.
-    pub(crate) keyed: BTreeMap<Ticket, crate::facts::Asked>,
-    /// The node's counters after this batch, in some.
-    pub(crate) counted: Vec<driftq_checker::history::Counters>,
 }
 
 #[derive(Debug)]
@@ -195,7 +188,7 @@ impl World {
             (0..crate::plan::shards(&mut rng)).map(|_| Vec::new()).collect();
         let hosts = Hosts::new(crate::plan::nodes(seed), nodes.len() as u32, &mut rng);
         let mut stats = Stats::default();
-        stats.expect(crate::faults::SOMETIMES);
+        stats.expect(crate::sometimes::SOMETIMES);
         World {
             rng,
             now: 0,

@@ -12,7 +12,7 @@ use driftq_checker::history::{
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
-use crate::history::History;
+use crate::history::{History, LEASE_MS};
 
 pub(crate) const TOPIC: &str = "orders";
 pub(crate) const GROUPS: [&str; 2] = ["biller", "mailer"];
@@ -20,8 +20,6 @@ const PARTITIONS: u32 = 4;
 /// Messages of one batch, so that many are under way.
 const BATCH: u64 = 32;
 const RECEIVE: u32 = 64;
-/// Short: what a kill leaves leased must come back before the next.
-pub(crate) const LEASE_MS: u64 = 500;
 /// Times a client tries to connect, 20 ms apart, before it thinks again.
 const CONNECTS: u32 = 150;
 /// How long an answer may take, and where another may have one.

@@ -14,7 +14,8 @@ use driftq_checker::history::{
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 
-use crate::clients::{Client, LEASE_MS, TOPIC, content, name, number, produce_batch, read};
+use crate::clients::{Client, TOPIC, content, name, number, produce_batch, read};
+use crate::history::LEASE_MS;
 
 pub(crate) const GROUP: &str = "biller";
 /// Where next steps go: topics that do not lie on one shard.

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use driftq_checker::history::{Event, Op, Reply, Verb, What};
 
-use crate::clients::LEASE_MS;
+/// Short: what a kill leaves leased must come back before the next.
+pub(crate) const LEASE_MS: u64 = 500;
 
 /// The history of a run.
 pub(crate) struct History {

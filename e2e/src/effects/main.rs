@@ -21,6 +21,7 @@ mod fate;
 mod fleet;
 mod operator;
 mod provider;
+mod queue;
 mod run;
 mod worker;
 

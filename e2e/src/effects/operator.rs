@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::provider::Provider;
-use crate::run::{Queue, order_of};
+use crate::queue::{Queue, order_of};
 
 /// Orders that a person saw in doubt, and whether the person ended it.
 pub(crate) type Listed = Arc<Mutex<BTreeMap<usize, bool>>>;

@@ -17,7 +17,9 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::fate::Fate;
-use crate::worker::PATIENCE;
+
+/// How long it waits for the provider.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// What a worker sends: the order, the key to know the charge by, and its process.
 #[derive(Serialize, Deserialize)]

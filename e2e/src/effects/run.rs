@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{bail, ensure};
 use driftq_e2e::broker::Broker;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -16,6 +16,7 @@ use crate::fate::{FATES, Fate, ORDERS};
 use crate::fleet::{keep_broker, keep_worker};
 use crate::operator::{self, Listed};
 use crate::provider::Provider;
+use crate::queue::Queue;
 use crate::worker::{GROUP, Job, LEASE_MS, TOPIC};
 
 const WORKERS: usize = 12;
@@ -97,33 +98,8 @@ pub(crate) async fn run(binary: &str, directory: &Path, case: &Case) -> anyhow::
     Ok(outcome)
 }
 
-/// The broker, as producers and operators see it.
-#[derive(Clone)]
-pub(crate) struct Queue {
-    http: reqwest::Client,
-    url: String,
-}
-
-impl Queue {
-    pub(crate) async fn post(&self, path: &str, asked: &Value) -> anyhow::Result<Value> {
-        let request = self.http.post(format!("{}/{path}", self.url)).json(asked);
-        Ok(request.send().await?.error_for_status()?.json().await?)
-    }
-
-    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<Value> {
-        let request = self.http.get(format!("{}/{path}", self.url));
-        Ok(request.send().await?.error_for_status()?.json().await?)
-    }
-}
-
 fn key_of(order: usize) -> String {
     format!("order-{order}")
-}
-
-/// The order that an effect is of.
-pub(crate) fn order_of(effect: &Value) -> anyhow::Result<usize> {
-    let number = effect["key"].as_str().and_then(|key| key.strip_prefix("order-")?.parse().ok());
-    number.context("the key of an effect is its order")
 }
 
 async fn produce(queue: &Queue) -> anyhow::Result<()> {

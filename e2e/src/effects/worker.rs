@@ -8,12 +8,10 @@ use reqwest::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::provider::Charge;
+use crate::provider::{Charge, PATIENCE};
 
 pub(crate) const TOPIC: &str = "orders";
 pub(crate) const GROUP: &str = "biller";
-/// How long it waits for the provider.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
 /// Longer than that, so that a worker that waited in vain can still say so.
 pub(crate) const LEASE_MS: u64 = 4_000;
 /// How long what is held elsewhere or parked is left alone, at most.

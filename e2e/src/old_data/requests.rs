@@ -154,3 +154,10 @@ pub(crate) async fn look(api: &Api, scope: &str, key: &str) -> anyhow::Result<Re
 pub(crate) fn object(value: Value) -> anyhow::Result<Map<String, Value>> {
     Ok(serde_json::from_value(value)?)
 }
+
+pub(crate) const NEXT: [&str; 4] = ["next.0", "next.1", "next.2", "next.3"];
+
+/// What a commit of this message produces.
+pub(crate) fn steps(value: &str) -> Vec<Message> {
+    NEXT.iter().map(|topic| message(topic, format!("{value} to {topic}"), "")).collect()
+}

@@ -3,15 +3,7 @@
 use crate::invariant::Invariant::I8;
 use crate::story::{Batch, Put};
 
-use super::{Message, Model};
-
-/// The last batch of a shard.
-#[derive(Clone, Copy)]
-pub(super) struct ShardState {
-    number: u64,
-    epoch: u64,
-    now: u64,
-}
+use super::state::{Message, Model, ShardState};
 
 impl<'a> Model<'_, 'a> {
     pub(super) fn open(&mut self, batch: &Batch) {

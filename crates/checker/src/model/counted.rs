@@ -4,7 +4,7 @@ use crate::ids::FastMap;
 use crate::invariant::Invariant::I52;
 use crate::story::{Batch, Counted, Step, Story};
 
-use super::Model;
+use super::state::Model;
 
 /// Counters that wait for the batch they speak of.
 pub(super) struct Expected<'s, 'a> {

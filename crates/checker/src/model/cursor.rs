@@ -4,7 +4,7 @@
 use crate::ids::{CursorId, EntryId, LaneId, LifeId};
 use crate::invariant::Invariant::{I1, I8, I14, I25, I27};
 
-use super::{Model, State, lower};
+use super::state::{Model, State, lower};
 
 impl Model<'_, '_> {
     pub(super) fn opened(&mut self, life: LifeId, offset: u64) {

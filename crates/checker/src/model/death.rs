@@ -6,19 +6,7 @@
 use crate::ids::{EntryId, LabelId};
 use crate::invariant::Invariant::{I3, I20, I21};
 
-use super::{Message, Model, State};
-
-/// A message that died in a group.
-pub(super) struct Death<'a> {
-    pub(super) entry: EntryId,
-    pub(super) reason: &'a str,
-    /// The dead letter.
-    pub(super) id: LabelId,
-    /// Attempts that counted.
-    pub(super) spent: u32,
-    /// The batch.
-    pub(super) seq: u64,
-}
+use super::state::{Death, Message, Model, State};
 
 impl<'a> Model<'_, 'a> {
     pub(super) fn died(&mut self, entry: EntryId, attempt: u32, reason: &'a str, id: LabelId) {

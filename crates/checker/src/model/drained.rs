@@ -3,7 +3,7 @@
 use crate::ids::{CursorId, LifeId};
 use crate::invariant::Invariant::{I1, I13, I51};
 
-use super::{Model, State};
+use super::state::{Model, State};
 
 impl Model<'_, '_> {
     /// Every group that is still there has settled all that it should read.

@@ -5,7 +5,7 @@ use crate::history::Granted;
 use crate::ids::EntryId;
 use crate::invariant::Invariant::{I2, I9, I10, I14, I18, I19, I23, I29, I49, I50};
 
-use super::{Message, Model, State};
+use super::state::{Message, Model, State};
 
 impl Model<'_, '_> {
     pub(super) fn granted(&mut self, entry: EntryId, granted: &Granted) {

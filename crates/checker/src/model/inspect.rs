@@ -8,7 +8,7 @@ use crate::ids::{CallId, CursorId, LabelId, LaneId, NameId, ReaderId};
 use crate::invariant::Invariant::{I20, I27, I57, I58};
 use crate::story::{Ask, Batch, Outcome, Step};
 
-use super::{Model, State};
+use super::state::{Model, State};
 
 /// A call that this batch decided, and whether its answer has been true so far.
 pub(super) struct Look<'a> {

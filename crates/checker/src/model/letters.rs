@@ -6,8 +6,7 @@ use crate::ids::{FastSet, LabelId};
 use crate::invariant::Invariant::{I20, I22};
 use crate::story::Letter;
 
-use super::Model;
-use super::death::Death;
+use super::state::{Death, Model};
 
 impl Model<'_, '_> {
     pub(super) fn dead_letters(&mut self) {

@@ -17,19 +17,18 @@ mod letters;
 mod operator;
 mod progress;
 mod settle;
+mod state;
 
 use std::fmt;
 
-use crate::history::Verb;
-use crate::ids::{Column, CursorId, EntryId, FastMap, LabelId, LaneId, LifeId, NameId, PositionId};
+use crate::ids::{EntryId, FastMap};
 use crate::invariant::Invariant;
 use crate::report::Findings;
-use crate::story::{Batch, Put, Seen, Settle, Step, Story};
+use crate::story::{Batch, Seen, Settle, Step, Story};
 
-use commit::ShardState;
-use death::Death;
-use operator::Operator;
-use progress::Progress;
+use state::{
+    CursorState, EntryState, LaneState, Message, Model, Operator, Progress, State, Verbs, lower,
+};
 
 /// Judges everything that was committed, and how it ended.
 pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
@@ -56,141 +55,6 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
     model.dead_letters();
     if let Some(ended) = story.ended {
         model.drained(ended);
-    }
-}
-
-struct Model<'s, 'a> {
-    story: &'s Story<'a>,
-    findings: &'s mut Findings,
-    shards: FastMap<u32, ShardState>,
-    lanes: Column<LaneId, LaneState>,
-    messages: Column<PositionId, Option<Message<'a>>>,
-    positions: Column<LabelId, Option<PositionId>>,
-    cursors: Column<CursorId, CursorState>,
-    entries: Column<EntryId, EntryState>,
-    /// Live leases of each consumer.
-    consumers: FastMap<u64, u64>,
-    topics_gone: Column<NameId, bool>,
-    deaths: Vec<Death<'a>>,
-    death_of: Column<LabelId, Option<usize>>,
-    /// Settlements by owner name, which may hit another attempt or generation than their sender knew.
-    asked_by_owner: FastMap<(CursorId, u64), Verbs>,
-    /// The batch being walked.
-    seq: u64,
-    now: u64,
-    /// What the batch must make good before it ends.
-    ended_as_dead: Vec<EntryId>,
-    died: Vec<usize>,
-    buried: Vec<LabelId>,
-    came_back: Vec<LabelId>,
-    operator: Operator<'a>,
-    progress: Progress,
-}
-
-/// A partition of a topic.
-#[derive(Clone, Default)]
-struct LaneState {
-    /// First offset not yet stored.
-    high: u64,
-    /// First offset still kept.
-    first: u64,
-    /// It is a partition of a `dlq.` topic.
-    has_dead_letters: bool,
-    stored: Vec<PositionId>,
-}
-
-/// A stored message.
-#[derive(Clone, Copy)]
-struct Message<'a> {
-    put: Put<'a>,
-    /// The batch that stored it, and its time.
-    seq: u64,
-    at: u64,
-}
-
-/// A group's place in a partition.
-#[derive(Clone, Default)]
-struct CursorState {
-    /// Its generation, while topic and group are there.
-    life: Option<LifeId>,
-    /// The greatest generation it ever had.
-    generation: u64,
-    /// First offset of this generation.
-    start: u64,
-    /// First offset never looked at.
-    next: u64,
-    leased: u64,
-    waiting: u64,
-    settled: u64,
-    /// What was granted in this generation.
-    granted: Vec<EntryId>,
-}
-
-/// A message in a generation of a cursor.
-#[derive(Clone, Copy, Default)]
-struct EntryState {
-    state: State,
-    /// The last attempt granted; 0 = none.
-    attempt: u32,
-    /// Of those, the ones given back.
-    returned: u32,
-    asked: Verbs,
-    /// The batch that says why it is dead.
-    died: Option<u64>,
-    /// How often it could be granted in all when its last attempt failed.
-    limit: Option<u32>,
-}
-
-impl EntryState {
-    /// Attempts that count. In a history in which attempts begin anew more may have been given back.
-    fn spent(&self) -> u32 {
-        self.attempt.saturating_sub(self.returned)
-    }
-}
-
-/// Where a message is in its life.
-#[derive(Clone, Copy, Default, PartialEq)]
-enum State {
-    #[default]
-    Fresh,
-    Leased {
-        until: u64,
-        consumer: u64,
-    },
-    Waiting {
-        due: u64,
-        is_expired: bool,
-    },
-    Acked,
-    /// `seq` is the batch.
-    Dead {
-        is_asked: bool,
-        seq: u64,
-    },
-    Passed,
-}
-
-/// Takes one away. A history in which a generation comes back has nothing to take from.
-fn lower(n: &mut u64) {
-    *n = n.saturating_sub(1);
-}
-
-/// Which settlements were asked for.
-#[derive(Clone, Copy, Default)]
-struct Verbs {
-    ack: bool,
-    nack: bool,
-    last: bool,
-}
-
-impl Verbs {
-    fn add(&mut self, verb: &Verb) {
-        match verb {
-            Verb::Ack => self.ack = true,
-            Verb::Nack { .. } => self.nack = true,
-            Verb::Final => self.last = true,
-            Verb::Release { .. } | Verb::Extend { .. } => {}
-        }
     }
 }
 

@@ -1,68 +1,16 @@
 //! What an operator changes: settings, pauses, deleted dead letters, groups that expire because no consumer
 //! reads them. I20 and I59, and of I1 that a group is not deleted while it is used.
 
-use std::collections::BTreeMap;
-
 use crate::history::{Retry, Settings};
-use crate::ids::{
-    CallId, Column, CursorId, EntryId, FastMap, FastSet, LabelId, LaneId, NameId, ReaderId,
-};
+use crate::ids::{CallId, CursorId, EntryId, LabelId, LaneId, NameId, ReaderId};
 use crate::invariant::Invariant::{I1, I20, I59};
-use crate::story::{Ask, Story};
+use crate::story::Ask;
 
-use super::{Message, Model};
+use super::state::{Message, Model};
 
 /// Of the time after which an unused group is deleted, this part is allowed for what the node writes late: one of the
 /// eight steps in which it writes when a consumer was last there.
 const IDLE_SLACK: u64 = 8;
-
-/// What operators have done so far.
-pub(super) struct Operator<'a> {
-    pub(super) settings: Column<NameId, Option<&'a Settings>>,
-    /// What the last change of settings replaced, and the event in which it did.
-    replaced: Column<NameId, Option<(u64, &'a Settings)>>,
-    /// Until when a group is paused, while it is.
-    paused: Column<ReaderId, Option<u64>>,
-    /// Dead letters that were deleted.
-    pub(super) dropped: Column<LabelId, bool>,
-    purge_asked: Column<LabelId, bool>,
-    delete_asked: Column<ReaderId, bool>,
-    topic_delete_asked: Column<NameId, bool>,
-    /// Consumers that take part, with their group and shard.
-    pub(super) consumers: FastMap<u64, (ReaderId, u32)>,
-    left: FastSet<u64>,
-    /// When a consumer was last known to read a group, by the clock of the batches.
-    used_at: Column<ReaderId, u64>,
-    /// When the epoch of each shard began, but for the first.
-    epoch_began_at: BTreeMap<u32, u64>,
-    /// When each shard had its last batch.
-    last_batch_at: BTreeMap<u32, u64>,
-    /// Entries that ended in this batch because their dead letter was deleted.
-    purged: Vec<EntryId>,
-    shard: u32,
-}
-
-impl Operator<'_> {
-    pub(super) fn new(story: &Story<'_>) -> Self {
-        let places = &story.places;
-        Self {
-            settings: places.names.column(None),
-            replaced: places.names.column(None),
-            paused: places.readers.column(None),
-            dropped: places.labels.column(false),
-            purge_asked: places.labels.column(false),
-            delete_asked: places.readers.column(false),
-            topic_delete_asked: places.names.column(false),
-            consumers: FastMap::default(),
-            left: FastSet::default(),
-            used_at: places.readers.column(0),
-            epoch_began_at: BTreeMap::new(),
-            last_batch_at: BTreeMap::new(),
-            purged: Vec::new(),
-            shard: 0,
-        }
-    }
-}
 
 impl<'a> Model<'_, 'a> {
     /// A client asks for something that only an operator asks for.

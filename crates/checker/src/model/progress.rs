@@ -3,53 +3,17 @@
 //!
 //! Judged only where the harness says how many messages may be open.
 
-use crate::ids::{Column, CursorId, FastMap, ReaderId};
+use crate::ids::{CursorId, ReaderId};
 use crate::invariant::Invariant::I51;
-use crate::story::{Batch, Story};
+use crate::story::Batch;
 
-use super::Model;
+use super::state::{Looked, Model};
 
 /// How long a consumer may wait for a message that could be given to it. Longer than a node is stopped, than
 /// the disk is slow, and than a lease lasts.
 const WAIT_MS_MAX: u64 = 30_000;
 /// How often the state is looked at.
 const LOOK_MS: u64 = 500;
-
-pub(super) struct Progress {
-    open_max: Option<u64>,
-    shards: FastMap<u32, Looked>,
-    /// The shard of each group, once a batch has shown it.
-    shard_of: Column<ReaderId, Option<u32>>,
-    cursors_of: Column<ReaderId, Vec<CursorId>>,
-    /// Grants to each group since the last look.
-    grants: Column<ReaderId, u64>,
-    waited: Column<CursorId, u64>,
-}
-
-/// The last look at a shard.
-#[derive(Clone, Copy)]
-struct Looked {
-    at: u64,
-    epoch: u64,
-}
-
-impl Progress {
-    pub(super) fn new(story: &Story<'_>) -> Self {
-        let places = &story.places;
-        let mut cursors_of = places.readers.column(Vec::new());
-        for cursor in places.cursors.ids() {
-            cursors_of[places.cursors.key(cursor).0].push(cursor);
-        }
-        Self {
-            open_max: story.open_max,
-            shards: FastMap::default(),
-            shard_of: places.readers.column(None),
-            cursors_of,
-            grants: places.readers.column(0),
-            waited: places.cursors.column(0),
-        }
-    }
-}
 
 impl Model<'_, '_> {
     /// A cursor of a group was given something, or put somewhere.

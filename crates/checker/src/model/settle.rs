@@ -4,7 +4,7 @@ use crate::history::How;
 use crate::ids::EntryId;
 use crate::invariant::Invariant::{I10, I13, I14, I15, I16};
 
-use super::{Model, State};
+use super::state::{Model, State};
 
 impl Model<'_, '_> {
     pub(super) fn extended(&mut self, entry: EntryId, attempt: u32, until: u64) {

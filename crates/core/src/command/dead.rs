@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::change::DeadRow;
 use crate::command::TopicName;
+use crate::dead_letter::DeadRow;
 use crate::id::{MessageId, Text};
 use crate::message::{DeathReason, Message};
 use crate::time::Timestamp;

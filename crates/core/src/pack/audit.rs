@@ -24,7 +24,7 @@ pub(super) struct AuditBody<R> {
 }
 
 /// The rows of a commit's records; `links` follow each other in one chain.
-pub(super) fn audit_rows<'a>(links: &'a [&'a Link]) -> impl Iterator<Item = Row> + 'a {
+pub(crate) fn audit_rows<'a>(links: &'a [&'a Link]) -> impl Iterator<Item = Row> + 'a {
     links.chunks(AUDIT_RECORDS_MAX).map(|run| {
         let (first, last) = (run[0], run[run.len() - 1]);
         let key = Key::Audit { namespace: chain_hash(&first.namespace), last: last.tip.seq };

@@ -12,7 +12,6 @@ use crate::limits::BLOCK_OFFSETS;
 use crate::pack::{Damaged, VERSION, plain, unseal};
 use crate::row::{Key, Row};
 use crate::settings::RetryPolicy;
-use crate::shard::OpenEntries;
 use crate::time::Timestamp;
 
 const COMMON_BYTES: usize = 42;
@@ -32,24 +31,24 @@ const ERRORS: [LastError; 4] =
     [LastError::None, LastError::Timeout, LastError::Nack, LastError::Note];
 
 /// The block an offset lies in.
-pub(super) fn block_of(offset: Offset) -> u64 {
+pub(crate) fn block_of(offset: Offset) -> u64 {
     offset / BLOCK_OFFSETS
 }
 
 /// Packs the open entries of a block as they are now. None if there are none. `scratch` is where it is
 /// put together, so that the row takes no more memory than it has bytes.
-pub(super) fn block_row(
+pub(crate) fn block_row<'a>(
     key: (Generation, Lane, u64),
     batch: BatchNo,
-    open: &OpenEntries,
+    entries: impl Iterator<Item = (Offset, &'a Entry)>,
     scratch: &mut Vec<u8>,
 ) -> Option<Row> {
     let (generation, lane, block) = key;
     let first = block * BLOCK_OFFSETS;
     scratch.clear();
     scratch.push(VERSION);
-    for (offset, open) in open.block(block) {
-        put_entry(scratch, (offset - first) as u8, &open.entry);
+    for (offset, entry) in entries {
+        put_entry(scratch, (offset - first) as u8, entry);
     }
     if scratch.len() == 1 {
         return None;

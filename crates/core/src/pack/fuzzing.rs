@@ -106,6 +106,6 @@ fn block(row: &Row) -> Result<Reread, Damaged> {
     for &(offset, entry) in &entries {
         open.insert(offset, Open { entry, holder: None });
     }
-    let again = block_row((generation, lane, block), batch, &open, &mut Vec::new());
+    let again = block_row((generation, lane, block), batch, open.block(block), &mut Vec::new());
     Ok(reread_as(&entries, again.into_iter().collect()))
 }

@@ -6,7 +6,7 @@ use crate::pack::{Damaged, open, plain, seal};
 use crate::row::{Key, Row};
 
 /// Events of a batch that are about one block.
-pub(super) fn put_history(
+pub(crate) fn put_history(
     topic: TopicId,
     lane: Lane,
     block: u64,

@@ -11,7 +11,6 @@ pub mod fuzzing;
 mod head;
 mod history;
 mod named;
-mod packer;
 mod page;
 mod pointer;
 #[cfg(test)]
@@ -25,14 +24,13 @@ use crate::change::Change;
 use crate::id::{Lane, TopicId};
 use crate::row::{Columns, Hash16, Key, RecordKind, Row, Table};
 
-pub(crate) use audit::{AuditRun, chain_hash, open_audit};
-pub(crate) use block::open_block;
+pub(crate) use audit::{AuditRun, audit_rows, chain_hash, open_audit};
+pub(crate) use block::{block_of, block_row, open_block};
 pub(crate) use effect::{effect_hash, effect_row};
 pub(crate) use head::{CursorItem, HeadBody, LaneItem, MarkItem};
-pub(crate) use history::history_row;
-pub(crate) use named::{dead_row, group_row, topic_row};
-pub(crate) use packer::{Item, Packer};
-pub(crate) use page::{Page, open_page};
+pub(crate) use history::{history_row, put_history};
+pub(crate) use named::{dead_row, group_row, put_group, put_topic, topic_row};
+pub(crate) use page::{Page, open_page, pages};
 pub(crate) use pointer::{dataset_hash, pointer_row};
 
 /// The layout written now.
@@ -171,6 +169,6 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
 }
 
 /// A row without columns.
-fn plain(key: Key, body: Bytes) -> Row {
+pub(crate) fn plain(key: Key, body: Bytes) -> Row {
     Row { key, columns: Columns::None, body }
 }

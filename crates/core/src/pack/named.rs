@@ -50,19 +50,19 @@ struct DeadBody {
     effects_until: Option<Timestamp>,
 }
 
-pub(super) fn json<T: Serialize>(value: &T) -> Bytes {
+pub(crate) fn json<T: Serialize>(value: &T) -> Bytes {
     serde_json::to_vec(value).expect("plain values can be written as JSON").into()
 }
 
-pub(super) fn parse<'a, T: Deserialize<'a>>(row: &'a Row) -> Result<T, Damaged> {
+pub(crate) fn parse<'a, T: Deserialize<'a>>(row: &'a Row) -> Result<T, Damaged> {
     serde_json::from_slice(&row.body).map_err(|_| Damaged::of(&row.key, "its JSON cannot be read"))
 }
 
-pub(super) fn misplaced(row: &Row) -> Damaged {
+pub(crate) fn misplaced(row: &Row) -> Damaged {
     Damaged::of(&row.key, "it is in the wrong table")
 }
 
-pub(super) fn put_topic(topic: &TopicRow) -> Row {
+pub(crate) fn put_topic(topic: &TopicRow) -> Row {
     let kind = match topic.kind {
         TopicKind::Topic => "topic".into(),
         TopicKind::Dlq(_) => "dlq".into(),
@@ -98,7 +98,7 @@ pub(crate) fn topic_row(row: &Row) -> Result<TopicRow, Damaged> {
     })
 }
 
-pub(super) fn put_group(group: &GroupRow) -> Row {
+pub(crate) fn put_group(group: &GroupRow) -> Row {
     let columns = Columns::Group { topic: group.topic, name: group.name.clone() };
     let body = GroupBody {
         created_at: group.created_at,
@@ -126,7 +126,7 @@ pub(crate) fn group_row(row: &Row) -> Result<GroupRow, Damaged> {
     })
 }
 
-pub(super) fn put_dead(dead: &DeadRow) -> Row {
+pub(crate) fn put_dead(dead: &DeadRow) -> Row {
     let columns = Columns::Dead {
         lane: dead.lane,
         offset: dead.offset,

@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::{Lane, Offset, TopicId};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
-use crate::message::Message;
+use crate::message::{Kept, Message};
 use crate::pack::{Damaged, open, seal};
 use crate::row::{Columns, Key, Row};
-use crate::shard::Kept;
 use crate::time::Timestamp;
 
 /// Bytes of a message beside its content, generously.
@@ -37,7 +36,7 @@ struct PageBody {
 }
 
 /// Packs the messages of a lane that the commit at `at` stores, from `base` on.
-pub(super) fn pages(
+pub(crate) fn pages(
     topic: TopicId,
     lane: Lane,
     base: Offset,

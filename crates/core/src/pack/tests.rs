@@ -203,7 +203,7 @@ fn pack_block(entries: &[(u64, Entry)]) -> Option<Row> {
     }
     // What was packed before must not show.
     let mut scratch = vec![0xee; 100];
-    block_row((Generation(41), Lane(4), 3), BatchNo(99), &open, &mut scratch)
+    block_row((Generation(41), Lane(4), 3), BatchNo(99), open.block(3), &mut scratch)
 }
 
 #[test]

@@ -16,10 +16,9 @@ use crate::change::{
 use crate::command::Hold;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, Text, no_text};
 use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY};
-use crate::message::{DeathReason, Message};
+use crate::message::{DeathReason, Kept, Message};
 use crate::shard::rules::bury::Burial;
 use crate::shard::state::Consumer;
-use crate::shard::state::cache::Kept;
 use crate::shard::{Cursor, Group, Shard, Topic, done};
 use crate::time::Timestamp;
 use crate::token::LeaseToken;

@@ -34,8 +34,10 @@ use crate::time::Timestamp;
 
 pub use state::image::Image;
 
-pub(crate) use state::cache::{Kept, Staged};
-pub(crate) use state::open::{Open, OpenEntries};
+pub(crate) use state::cache::Staged;
+pub(crate) use state::open::Open;
+#[cfg(any(test, fuzzing))]
+pub(crate) use state::open::OpenEntries;
 pub(crate) use state::{Cursor, DamagedBlock, Group, Topic};
 #[cfg(fuzzing)]
 pub(crate) use {

@@ -3,10 +3,9 @@
 use driftq_checker::history::{
     Effect, Fact, Lease, Name, OnDoubt as Told, Progress, Record, Right, Status,
 };
-use driftq_core::effect::{EffectRow, EffectState};
+use driftq_core::effect::{EffectName, EffectRow, EffectState, Outcome};
 use driftq_core::{OnDoubt, Timestamp};
 
-use crate::ledger::{effect_of, in_words};
 use crate::stats::Stats;
 
 use super::Facts;
@@ -83,4 +82,15 @@ fn on_doubt(policy: OnDoubt) -> Told {
         OnDoubt::Probe => Told::Probe,
         OnDoubt::Park => Told::Park,
     }
+}
+
+/// The name of an effect, for the history.
+pub(crate) fn effect_of(name: &EffectName) -> Effect {
+    Effect { tenant: name.tenant.clone(), scope: name.scope.clone(), key: name.key.clone() }
+}
+
+/// An outcome in words; byte for byte the same if and only if it is the same.
+pub(crate) fn in_words(result: &Outcome, renews: bool) -> Name {
+    let Outcome { code, result, error } = result;
+    format!("{code} {result:?} {error:?}{}", if renews { " renewed" } else { "" }).into()
 }

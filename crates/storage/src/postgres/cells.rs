@@ -7,7 +7,7 @@ use driftq_core::Text;
 use driftq_core::row::Hash16;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::Failed;
+use super::error::Failed;
 use crate::layout::{Body, Cell, Cells, Column, Layout};
 
 /// A parameter of a statement.

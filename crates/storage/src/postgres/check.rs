@@ -2,7 +2,7 @@
 
 use tokio_postgres::Client;
 
-use super::OpenError;
+use super::error::OpenError;
 
 /// The oldest version that is tested.
 const VERSION_MIN: i32 = 150_000;

@@ -15,11 +15,12 @@ use tokio_postgres::Transaction;
 use tokio_postgres::types::ToSql;
 
 use super::cells::{Form, Param, all_forms, arrays};
+use super::check;
+use super::error::OpenError;
 use super::schema::{begin, migrate, place, put_identity, put_meta, put_place, put_shards};
 use super::session::Session;
 use super::statements::All;
 use super::target::Target;
-use super::{OpenError, check};
 use crate::layout::{content_cells, key_cells, layout};
 use crate::sqlite::{self, rows::Whole};
 use crate::{EngineError, Ownership};

@@ -8,10 +8,11 @@ use futures_util::{TryStreamExt as _, pin_mut};
 use tokio::sync::Mutex;
 
 use super::cells::Line;
+use super::error::{Failed, OpenError};
+use super::reading;
 use super::session::Session;
 use super::statements::All;
 use super::target::Target;
-use super::{Failed, OpenError, reading};
 use crate::layout::{layout, row_of};
 use crate::{Answer, Engine, EngineError, Ownership, read_back};
 

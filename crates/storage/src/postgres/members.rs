@@ -5,11 +5,12 @@ use std::time::Duration;
 use driftq_core::ownership::{Held, NodeRow, RULES, Shown};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
+use super::error::Failed;
 use super::fixed::{CLAIM_AS, GIVE_UP, LEAVE, LOOK, RENEW, VOID};
 use super::session::{Pool, Session};
 use super::sql::Sql;
 use super::writing::{claimed, unless_warned};
-use super::{ANSWER_TIMEOUT, Failed, Inside, Postgres};
+use super::{ANSWER_TIMEOUT, Inside, Postgres};
 use crate::{Answer, Identity, Ownership};
 
 /// A node, as it tells the others.

@@ -14,6 +14,7 @@ mod cells;
 mod check;
 #[cfg(feature = "sqlite")]
 mod copy;
+mod error;
 mod fixed;
 mod inspect;
 mod members;
@@ -42,6 +43,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{Answer, Engine, EngineError, Identity, Ownership};
 #[cfg(feature = "sqlite")]
 pub use copy::{CopyError, copy};
+use error::Failed;
+pub use error::OpenError;
 use fixed::{META, PUT_META};
 pub use inspect::{Inspected, inspect};
 pub use members::Member;
@@ -63,82 +66,6 @@ const SHARDS: u32 = 64;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// A shard is loaded by then.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// A database cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the fields are what their names say")]
-pub enum OpenError {
-    #[error("the database URL cannot be used: {0}")]
-    Url(String),
-    #[error("the database cannot be used: {0}")]
-    Unfit(String),
-    #[error("the database cannot be used: {0}")]
-    Database(String),
-    #[error("the database has format {version}, this driftq knows {known}: use a newer driftq")]
-    Newer { version: usize, known: usize },
-    #[error("the database has {0} shards and keeps their number: leave storage.shards out")]
-    Shards(u32),
-    #[error("the database does not hold what it should: {0}; restore it from a backup")]
-    Damaged(String),
-    #[error("the database holds no storage of DriftQ: give the URL of one that does")]
-    Missing,
-    #[error("there is no shard {shard}: the database has {shards}, from 0")]
-    NoShard { shard: ShardId, shards: usize },
-    #[error("the database holds a storage already: give an empty one")]
-    Taken,
-    #[error(
-        "the tables come from another database: if they were restored from a backup, say so by `driftq restored`"
-    )]
-    Restored,
-    #[error("the node at {0} runs on the database: stop it, or wait until its lease is over")]
-    Alive(String),
-}
-
-/// Not done.
-#[derive(Debug)]
-enum Failed {
-    Fenced,
-    Database(String),
-}
-
-impl From<tokio_postgres::Error> for Failed {
-    fn from(error: tokio_postgres::Error) -> Failed {
-        if writing::is_fenced(&error) { Failed::Fenced } else { Failed::Database(whole(&error)) }
-    }
-}
-
-impl From<Failed> for OpenError {
-    fn from(failed: Failed) -> OpenError {
-        OpenError::Database(match failed {
-            Failed::Fenced => "somebody else was quicker".to_owned(),
-            Failed::Database(why) => why,
-        })
-    }
-}
-
-impl From<tokio_postgres::Error> for OpenError {
-    fn from(error: tokio_postgres::Error) -> OpenError {
-        OpenError::Database(whole(&error))
-    }
-}
-
-impl From<Failed> for EngineError {
-    fn from(failed: Failed) -> EngineError {
-        match failed {
-            Failed::Fenced => EngineError::Fenced,
-            Failed::Database(why) => EngineError::Unknown(why),
-        }
-    }
-}
-
-/// An error with its causes.
-fn whole(error: &tokio_postgres::Error) -> String {
-    match (error.as_db_error(), std::error::Error::source(error)) {
-        (Some(database), _) => database.to_string(),
-        (None, Some(source)) => format!("{error}: {source}"),
-        (None, None) => error.to_string(),
-    }
-}
 
 /// The PostgreSQL engine. Its work is done on the runtime it was opened on.
 pub struct Postgres {

@@ -5,8 +5,9 @@ use std::time::Duration;
 use driftq_core::ownership::Shown;
 use driftq_core::{BatchNo, NodeId, ShardId, Timestamp};
 
+use super::Postgres;
+use super::error::Failed;
 use super::fixed::{DRAIN, FAR, PUT};
-use super::{Failed, Postgres};
 use crate::Answer;
 
 /// How far a shard has come.

@@ -8,8 +8,8 @@ use futures_util::future::try_join_all;
 use futures_util::{TryStreamExt as _, pin_mut};
 use tokio_postgres::types::ToSql;
 
-use super::Failed;
 use super::cells::{Form, Line, Param, arrays, key_forms};
+use super::error::Failed;
 use super::fixed::{ENDING, HEADS, OWNER, UNENDING};
 use super::ranges::{Limit, between};
 use super::session::Session;

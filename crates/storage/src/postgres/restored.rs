@@ -2,7 +2,7 @@
 
 use driftq_core::Timestamp;
 
-use super::OpenError;
+use super::error::OpenError;
 use super::fixed::LOOK;
 use super::members::shown;
 use super::schema::{begin, migrate, place, put_identity, put_place};

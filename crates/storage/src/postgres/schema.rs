@@ -3,7 +3,7 @@
 use driftq_core::NUMBER_MAX;
 use tokio_postgres::{Client, Transaction};
 
-use super::OpenError;
+use super::error::OpenError;
 use crate::Identity;
 
 /// What each version adds, in this order, for good: a step that was released never changes.

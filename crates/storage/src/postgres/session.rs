@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, Statement};
 
-use super::Failed;
+use super::error::Failed;
 use super::fixed::IDENTITY;
 use super::sql::Sql;
 use super::target::{CONNECT_TIMEOUT, Target};

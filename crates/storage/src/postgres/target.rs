@@ -16,7 +16,7 @@ use tokio_postgres::error::Severity;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{OpenError, whole};
+use super::error::{OpenError, whole};
 
 /// A connection that is not there by then is not coming.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

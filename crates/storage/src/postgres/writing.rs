@@ -8,11 +8,10 @@ use std::task::Poll;
 use driftq_core::row::{Columns, Key, Row, Table, Write};
 use driftq_core::{BatchNo, Epoch, ShardId, Timestamp};
 use tokio_postgres::Statement;
-use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
-use super::Failed;
 use super::cells::{Form, Param, all_forms, arrays, key_forms};
+use super::error::Failed;
 use super::fixed::{CLAIM, EXPIRE, FENCE, HEAD, TOUCH, TRIM};
 use super::ranges::between;
 use super::session::Session;
@@ -229,12 +228,4 @@ pub(super) fn changes<'a>(
         sent.push((&EXPIRE, with_shard(params.into())));
     }
     Ok(sent)
-}
-
-/// Whether the head was refused: its predecessor is not the last, or another has claimed the shard.
-pub(super) fn is_fenced(error: &tokio_postgres::Error) -> bool {
-    error.as_db_error().is_some_and(|error| {
-        let refused = [SqlState::NOT_NULL_VIOLATION, SqlState::UNIQUE_VIOLATION];
-        error.table() == Some("head") && refused.contains(error.code())
-    })
 }

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::{COPIED, Directory, OpenError, directory, read_identity, schema};
+use super::error::OpenError;
+use super::{COPIED, Directory, directory, read_identity, schema};
 use crate::{Identity, wall_clock};
 
 /// A backup was not made.

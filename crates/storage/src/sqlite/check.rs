@@ -8,7 +8,8 @@ use driftq_core::{Epoch, Lane, Offset, ShardConfig, ShardId, TopicId, verify};
 use rusqlite::Connection;
 
 use super::cells::Line;
-use super::{OpenError, Sqlite, directory, schema};
+use super::error::OpenError;
+use super::{Sqlite, directory, schema};
 use crate::Ownership;
 use crate::layout::{layout, row_of};
 

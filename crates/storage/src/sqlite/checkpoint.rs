@@ -11,7 +11,8 @@ use std::thread::{self, JoinHandle};
 use rusqlite::Connection;
 
 use super::directory::Directory;
-use super::{OpenError, schema};
+use super::error::OpenError;
+use super::schema;
 
 /// Pages of the WAL (4 KiB each) after which the thread copies.
 const COPY_AFTER_PAGES: u64 = 1_024;

@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use super::OpenError;
+use super::error::OpenError;
 
 /// Bits of a mode by which the group or every user may put another database in the place of ours.
 const WRITABLE_BY_OTHERS: u32 = 0o022;

@@ -10,7 +10,8 @@ use rusqlite::types::ValueRef;
 use serde_json::{Map, Value, json};
 
 use super::cells::Line;
-use super::{OpenError, directory, schema};
+use super::error::OpenError;
+use super::{directory, schema};
 use crate::layout::{layout, row_of};
 
 /// The names of all tables.

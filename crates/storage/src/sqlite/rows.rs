@@ -6,7 +6,8 @@ use driftq_core::row::{Row, Table};
 use driftq_core::{Epoch, ShardId};
 
 use super::cells::Line;
-use super::{COPIED, OpenError, Sqlite, directory, schema, writing};
+use super::error::OpenError;
+use super::{COPIED, Sqlite, directory, schema, writing};
 use crate::layout::{layout, row_of};
 use crate::{Engine as _, EngineError, Identity, Ownership, wall_clock};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use super::OpenError;
+use super::error::OpenError;
 
 /// "drft", so that `file` and a careful program can tell whose it is.
 const APPLICATION: i32 = 0x6472_6674;

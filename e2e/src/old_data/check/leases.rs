@@ -6,8 +6,7 @@ use serde_json::{Value, json};
 
 use super::Checks;
 use crate::answers::{Answers, Commit, Fate, Lease};
-use crate::make::load::steps;
-use crate::requests::{HOUR_MS, ack, begin_under, commit_body, nack};
+use crate::requests::{HOUR_MS, ack, begin_under, commit_body, nack, steps};
 
 /// Leases that have ended by the clock: they last some seconds beyond the recovery, and those seconds run.
 pub(super) async fn in_grace(

@@ -14,12 +14,12 @@ use tokio::task::JoinHandle;
 use super::topics::{create_with, group};
 use crate::answers::{Answers, Commit, Fate, Lease, Message, Produced, Waiting};
 use crate::requests::{
-    Poll, SHORT_LEASE_MS, begin_under, commit_body, lease, message, produce_body, receipt,
+    NEXT, Poll, SHORT_LEASE_MS, begin_under, commit_body, lease, message, produce_body, receipt,
+    steps,
 };
 
 const TOPIC: &str = "load";
 const GROUP: &str = "workers";
-const NEXT: [&str; 4] = ["next.0", "next.1", "next.2", "next.3"];
 const READERS: &str = "reader";
 const PRODUCERS: usize = 12;
 const WORKERS: usize = 12;
@@ -194,11 +194,6 @@ fn numbered(number: usize) -> Message {
     let target = NEXT[number / 4 % NEXT.len()];
     routed.envelope.insert("target_topic".to_owned(), json!(target));
     routed
-}
-
-/// What a commit of this message produces.
-pub(crate) fn steps(value: &str) -> Vec<Message> {
-    NEXT.iter().map(|topic| message(topic, format!("{value} to {topic}"), "")).collect()
 }
 
 async fn work(api: &Api, known: &Mutex<Known>) -> anyhow::Result<()> {

@@ -7,9 +7,10 @@ use crate::change::{
 use crate::command::{PeerKind, TopicName};
 use crate::id::{ConsumerId, Generation, GroupId, Lane, Offset, ShardId, Text, TopicId};
 use crate::limits::{RECOVERY_GRACE_MS, RETRY_READ_AHEAD_MS};
+use crate::message::Kept;
 use crate::row::MarkKind;
 use crate::shard::Shard;
-use crate::shard::state::cache::{Kept, Staged};
+use crate::shard::state::cache::Staged;
 use crate::shard::state::open::Open;
 use crate::shard::state::{Cursor, Group, Topic, Wakeup};
 use crate::time::Timestamp;

@@ -7,20 +7,12 @@ use std::sync::Arc;
 
 use crate::id::{Generation, Lane, Offset, Text, TopicId};
 use crate::limits::{PAGE_BYTES_MAX, PAGE_MESSAGES_MAX};
-use crate::message::Message;
+use crate::message::{Kept, Message};
 
 /// What a message costs beside its content.
 const MESSAGE_OVERHEAD: usize = 256;
 
 type Place = (TopicId, Lane, Offset);
-
-/// A message in memory.
-#[derive(Debug, Clone)]
-pub(crate) struct Kept {
-    /// The lane's byte total before it.
-    pub(crate) bytes_before: u64,
-    pub(crate) message: Arc<Message>,
-}
 
 /// Consecutive messages of a lane.
 #[derive(Debug, Clone)]

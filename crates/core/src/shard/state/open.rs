@@ -139,8 +139,10 @@ impl OpenEntries {
     }
 
     /// Entries of one block, in order.
-    pub(crate) fn block(&self, number: u64) -> impl Iterator<Item = (Offset, &Open)> {
-        self.blocks.get(&number).into_iter().flat_map(move |block| block.iter(number))
+    pub(crate) fn block(&self, number: u64) -> impl Iterator<Item = (Offset, &Entry)> {
+        let entries =
+            self.blocks.get(&number).into_iter().flat_map(move |block| block.iter(number));
+        entries.map(|(offset, open)| (offset, &open.entry))
     }
 }
 

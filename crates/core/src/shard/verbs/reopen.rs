@@ -7,10 +7,11 @@ use crate::change::{Change, Decision, Entry, EntryState, LastError, Note};
 use crate::command::Repaired;
 use crate::id::{Lane, Offset, OwnerId};
 use crate::limits::BLOCK_OFFSETS;
+use crate::message::Kept;
 use crate::read_view::Found;
 use crate::refusal::Decided;
 use crate::shard::verbs::repair::{next, reply};
-use crate::shard::{Cursor, Group, Kept, Shard, Topic};
+use crate::shard::{Cursor, Group, Shard, Topic};
 use crate::time::Timestamp;
 
 /// The attempt of a message that was opened again: above any that its old tokens may have.

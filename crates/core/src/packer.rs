@@ -18,12 +18,10 @@ use crate::command::Event;
 use crate::id::{BatchNo, Epoch, Generation, GroupId, Lane, NUMBER_MAX, Offset, Text, TopicId};
 use crate::limits::{CHECKPOINT_AFTER_BATCHES, CHECKPOINTS_MAX};
 use crate::message::Message;
-use crate::pack::audit::audit_rows;
-use crate::pack::block::{block_of, block_row};
-use crate::pack::history::put_history;
-use crate::pack::named::{put_group, put_topic};
-use crate::pack::page::pages;
-use crate::pack::{CursorItem, HeadBody, LaneItem, MarkItem, looked_up, plain, seal};
+use crate::pack::{
+    CursorItem, HeadBody, LaneItem, MarkItem, audit_rows, block_of, block_row, looked_up, pages,
+    plain, put_group, put_history, put_topic, seal,
+};
 use crate::row::{Columns, Key, MarkKind, Row, Write};
 use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
@@ -303,7 +301,7 @@ impl Packer {
         let cursor = group.cursor(lane);
         let generation = cursor.start.generation;
         let key = (generation, lane, block);
-        let row = block_row(key, batch, &cursor.open, &mut self.scratch);
+        let row = block_row(key, batch, cursor.open.block(block), &mut self.scratch);
         let before = match &row {
             Some(_) => self.versions.insert(key, batch),
             None => self.versions.remove(&key),

@@ -1,0 +1,250 @@
+//! What is known after the batches that were walked.
+
+use std::collections::BTreeMap;
+
+use crate::history::{Settings, Verb};
+use crate::ids::{
+    Column, CursorId, EntryId, FastMap, FastSet, LabelId, LaneId, LifeId, NameId, PositionId,
+    ReaderId,
+};
+use crate::report::Findings;
+use crate::story::{Put, Story};
+
+pub(super) struct Model<'s, 'a> {
+    pub(super) story: &'s Story<'a>,
+    pub(super) findings: &'s mut Findings,
+    pub(super) shards: FastMap<u32, ShardState>,
+    pub(super) lanes: Column<LaneId, LaneState>,
+    pub(super) messages: Column<PositionId, Option<Message<'a>>>,
+    pub(super) positions: Column<LabelId, Option<PositionId>>,
+    pub(super) cursors: Column<CursorId, CursorState>,
+    pub(super) entries: Column<EntryId, EntryState>,
+    /// Live leases of each consumer.
+    pub(super) consumers: FastMap<u64, u64>,
+    pub(super) topics_gone: Column<NameId, bool>,
+    pub(super) deaths: Vec<Death<'a>>,
+    pub(super) death_of: Column<LabelId, Option<usize>>,
+    /// Settlements by owner name, which may hit another attempt or generation than their sender knew.
+    pub(super) asked_by_owner: FastMap<(CursorId, u64), Verbs>,
+    /// The batch being walked.
+    pub(super) seq: u64,
+    pub(super) now: u64,
+    /// What the batch must make good before it ends.
+    pub(super) ended_as_dead: Vec<EntryId>,
+    pub(super) died: Vec<usize>,
+    pub(super) buried: Vec<LabelId>,
+    pub(super) came_back: Vec<LabelId>,
+    pub(super) operator: Operator<'a>,
+    pub(super) progress: Progress,
+}
+
+/// A partition of a topic.
+#[derive(Clone, Default)]
+pub(super) struct LaneState {
+    /// First offset not yet stored.
+    pub(super) high: u64,
+    /// First offset still kept.
+    pub(super) first: u64,
+    /// It is a partition of a `dlq.` topic.
+    pub(super) has_dead_letters: bool,
+    pub(super) stored: Vec<PositionId>,
+}
+
+/// A stored message.
+#[derive(Clone, Copy)]
+pub(super) struct Message<'a> {
+    pub(super) put: Put<'a>,
+    /// The batch that stored it, and its time.
+    pub(super) seq: u64,
+    pub(super) at: u64,
+}
+
+/// A group's place in a partition.
+#[derive(Clone, Default)]
+pub(super) struct CursorState {
+    /// Its generation, while topic and group are there.
+    pub(super) life: Option<LifeId>,
+    /// The greatest generation it ever had.
+    pub(super) generation: u64,
+    /// First offset of this generation.
+    pub(super) start: u64,
+    /// First offset never looked at.
+    pub(super) next: u64,
+    pub(super) leased: u64,
+    pub(super) waiting: u64,
+    pub(super) settled: u64,
+    /// What was granted in this generation.
+    pub(super) granted: Vec<EntryId>,
+}
+
+/// A message in a generation of a cursor.
+#[derive(Clone, Copy, Default)]
+pub(super) struct EntryState {
+    pub(super) state: State,
+    /// The last attempt granted; 0 = none.
+    pub(super) attempt: u32,
+    /// Of those, the ones given back.
+    pub(super) returned: u32,
+    pub(super) asked: Verbs,
+    /// The batch that says why it is dead.
+    pub(super) died: Option<u64>,
+    /// How often it could be granted in all when its last attempt failed.
+    pub(super) limit: Option<u32>,
+}
+
+impl EntryState {
+    /// Attempts that count. In a history in which attempts begin anew more may have been given back.
+    pub(super) fn spent(&self) -> u32 {
+        self.attempt.saturating_sub(self.returned)
+    }
+}
+
+/// Where a message is in its life.
+#[derive(Clone, Copy, Default, PartialEq)]
+pub(super) enum State {
+    #[default]
+    Fresh,
+    Leased {
+        until: u64,
+        consumer: u64,
+    },
+    Waiting {
+        due: u64,
+        is_expired: bool,
+    },
+    Acked,
+    /// `seq` is the batch.
+    Dead {
+        is_asked: bool,
+        seq: u64,
+    },
+    Passed,
+}
+
+/// Takes one away. A history in which a generation comes back has nothing to take from.
+pub(super) fn lower(n: &mut u64) {
+    *n = n.saturating_sub(1);
+}
+
+/// Which settlements were asked for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Verbs {
+    pub(super) ack: bool,
+    pub(super) nack: bool,
+    pub(super) last: bool,
+}
+
+impl Verbs {
+    pub(super) fn add(&mut self, verb: &Verb) {
+        match verb {
+            Verb::Ack => self.ack = true,
+            Verb::Nack { .. } => self.nack = true,
+            Verb::Final => self.last = true,
+            Verb::Release { .. } | Verb::Extend { .. } => {}
+        }
+    }
+}
+
+/// The last batch of a shard.
+#[derive(Clone, Copy)]
+pub(super) struct ShardState {
+    pub(super) number: u64,
+    pub(super) epoch: u64,
+    pub(super) now: u64,
+}
+
+/// A message that died in a group.
+pub(super) struct Death<'a> {
+    pub(super) entry: EntryId,
+    pub(super) reason: &'a str,
+    /// The dead letter.
+    pub(super) id: LabelId,
+    /// Attempts that counted.
+    pub(super) spent: u32,
+    /// The batch.
+    pub(super) seq: u64,
+}
+
+/// What operators have done so far.
+pub(super) struct Operator<'a> {
+    pub(super) settings: Column<NameId, Option<&'a Settings>>,
+    /// What the last change of settings replaced, and the event in which it did.
+    pub(super) replaced: Column<NameId, Option<(u64, &'a Settings)>>,
+    /// Until when a group is paused, while it is.
+    pub(super) paused: Column<ReaderId, Option<u64>>,
+    /// Dead letters that were deleted.
+    pub(super) dropped: Column<LabelId, bool>,
+    pub(super) purge_asked: Column<LabelId, bool>,
+    pub(super) delete_asked: Column<ReaderId, bool>,
+    pub(super) topic_delete_asked: Column<NameId, bool>,
+    /// Consumers that take part, with their group and shard.
+    pub(super) consumers: FastMap<u64, (ReaderId, u32)>,
+    pub(super) left: FastSet<u64>,
+    /// When a consumer was last known to read a group, by the clock of the batches.
+    pub(super) used_at: Column<ReaderId, u64>,
+    /// When the epoch of each shard began, but for the first.
+    pub(super) epoch_began_at: BTreeMap<u32, u64>,
+    /// When each shard had its last batch.
+    pub(super) last_batch_at: BTreeMap<u32, u64>,
+    /// Entries that ended in this batch because their dead letter was deleted.
+    pub(super) purged: Vec<EntryId>,
+    pub(super) shard: u32,
+}
+
+impl Operator<'_> {
+    pub(super) fn new(story: &Story<'_>) -> Self {
+        let places = &story.places;
+        Self {
+            settings: places.names.column(None),
+            replaced: places.names.column(None),
+            paused: places.readers.column(None),
+            dropped: places.labels.column(false),
+            purge_asked: places.labels.column(false),
+            delete_asked: places.readers.column(false),
+            topic_delete_asked: places.names.column(false),
+            consumers: FastMap::default(),
+            left: FastSet::default(),
+            used_at: places.readers.column(0),
+            epoch_began_at: BTreeMap::new(),
+            last_batch_at: BTreeMap::new(),
+            purged: Vec::new(),
+            shard: 0,
+        }
+    }
+}
+
+pub(super) struct Progress {
+    pub(super) open_max: Option<u64>,
+    pub(super) shards: FastMap<u32, Looked>,
+    /// The shard of each group, once a batch has shown it.
+    pub(super) shard_of: Column<ReaderId, Option<u32>>,
+    pub(super) cursors_of: Column<ReaderId, Vec<CursorId>>,
+    /// Grants to each group since the last look.
+    pub(super) grants: Column<ReaderId, u64>,
+    pub(super) waited: Column<CursorId, u64>,
+}
+
+/// The last look at a shard.
+#[derive(Clone, Copy)]
+pub(super) struct Looked {
+    pub(super) at: u64,
+    pub(super) epoch: u64,
+}
+
+impl Progress {
+    pub(super) fn new(story: &Story<'_>) -> Self {
+        let places = &story.places;
+        let mut cursors_of = places.readers.column(Vec::new());
+        for cursor in places.cursors.ids() {
+            cursors_of[places.cursors.key(cursor).0].push(cursor);
+        }
+        Self {
+            open_max: story.open_max,
+            shards: FastMap::default(),
+            shard_of: places.readers.column(None),
+            cursors_of,
+            grants: places.readers.column(0),
+            waited: places.cursors.column(0),
+        }
+    }
+}
