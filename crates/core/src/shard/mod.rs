@@ -11,6 +11,7 @@
 //! It does not know: storage, time, chance, other shards, HTTP.
 
 mod chores;
+mod context;
 mod dispatch;
 mod ledger;
 mod read_ahead;
@@ -45,6 +46,7 @@ pub(crate) use {
     verbs::route::Pin,
 };
 
+use context::Context;
 use state::cache::Cache;
 use state::{Live, Owners, Wakeup};
 
@@ -235,57 +237,58 @@ impl Shard {
 
     /// Decides a command. Nothing changes.
     pub(crate) fn decide(&self, now: Timestamp, command: &Command, found: &Found<'_>) -> Decided {
+        let context = Context { shard: self, now, rows: found };
         match command {
-            Command::CreateTopic(create) => self.create_topic(now, create),
-            Command::PatchTopic(patch) => self.patch_topic(now, patch),
-            Command::DeleteTopic(name) => self.delete_topic(name),
-            Command::WouldDeleteTopic(name) => self.would_delete_topic(name),
-            Command::CreateGroup(name, start) => self.create_group(now, name, *start, found),
-            Command::DeleteGroup(name) => self.delete_group(name),
-            Command::WouldDeleteGroup(name) => self.would_delete_group(name),
-            Command::Pause(pause) => self.pause(now, pause),
-            Command::Resume(name) => self.resume(now, name),
-            Command::Seek(seek) => self.seek(now, seek, found),
-            Command::Produce(produce) => self.produce(now, produce, found),
-            Command::Join(join) => self.join(now, join),
-            Command::Leave(consumer) => Ok(self.leave(*consumer)),
-            Command::Ack(claim) => self.ack(now, claim, found),
-            Command::Nack(nack) => self.nack(now, nack, found),
-            Command::Extend(extend) => self.extend(now, extend, found),
-            Command::GiveBack(hold) => Ok(self.give_back(now, hold)),
-            Command::Lapse(hold) => self.lapse(now, hold, found),
-            Command::DropDead { source } => self.drop_old(now, *source, found),
-            Command::Sweep { id } => self.sweep_cursor(now, *id, found),
+            Command::CreateTopic(create) => context.create_topic(create),
+            Command::PatchTopic(patch) => context.patch_topic(patch),
+            Command::DeleteTopic(name) => context.delete_topic(name),
+            Command::WouldDeleteTopic(name) => context.would_delete_topic(name),
+            Command::CreateGroup(name, start) => context.create_group(name, *start),
+            Command::DeleteGroup(name) => context.delete_group(name),
+            Command::WouldDeleteGroup(name) => context.would_delete_group(name),
+            Command::Pause(pause) => context.pause(pause),
+            Command::Resume(name) => context.resume(name),
+            Command::Seek(seek) => context.seek(seek),
+            Command::Produce(produce) => context.produce(produce),
+            Command::Join(join) => context.join(join),
+            Command::Leave(consumer) => Ok(context.leave(*consumer)),
+            Command::Ack(claim) => context.ack(claim),
+            Command::Nack(nack) => context.nack(nack),
+            Command::Extend(extend) => context.extend(extend),
+            Command::GiveBack(hold) => Ok(context.give_back(hold)),
+            Command::Lapse(hold) => context.lapse(hold),
+            Command::DropDead { source } => context.drop_old(*source),
+            Command::Sweep { id } => context.sweep_cursor(*id),
             Command::Deadline { group, lane, offset } => {
-                self.pass_deadline(now, *group, *lane, *offset, found)
+                context.pass_deadline(*group, *lane, *offset)
             }
-            Command::Expire => self.expire(now, found),
-            Command::Redrive(redrive) => self.redrive(now, redrive, found),
-            Command::ViewTopic(name) => self.view_topic(name),
-            Command::ViewGroup(name) => self.view_group(now, name),
-            Command::ListTopics { namespace } => Ok(self.list_topics(namespace)),
-            Command::ListGroups(name) => self.list_groups(now, name),
-            Command::Peek(peek) => self.peek(peek, found),
-            Command::ListDead(list) => self.list_dead(list, found),
-            Command::Explain(explain) => self.explain(now, explain, found),
-            Command::Purge(purge) => self.purge(now, purge, found),
-            Command::WouldPurge(purge) => self.would_purge(purge, found),
-            Command::Repair(repair) => self.repair(now, repair, found),
-            Command::Commit(commit) => self.commit(now, commit, found),
-            Command::Send { target } => self.send(now, *target, found),
-            Command::Arrive(arrive) => self.arrive(now, arrive, found),
-            Command::Arrived(arrived) => self.arrived(now, arrived, found),
-            Command::Begin(begin) => self.begin(now, begin, found),
-            Command::Finish(finish) => self.finish(now, finish, found),
-            Command::ExtendEffect(extend) => self.extend_effect(now, extend, found),
-            Command::Resolve(resolve) => self.resolve(now, resolve, found),
-            Command::ViewEffect(query) => self.view_effect(now, query, found),
-            Command::ViewPointer(query) => self.view_pointer(query, found),
-            Command::ListPointers(list) => self.list_pointers(list, found),
-            Command::ViewRouted(key) => self.view_routed(now, key, found),
-            Command::ListEffects(list) => self.list_effects(now, list, found),
-            Command::ViewChain { namespace, .. } => Ok(self.view_chain(namespace)),
-            Command::ReadAudit(read) => self.read_audit(read, found),
+            Command::Expire => context.expire(),
+            Command::Redrive(redrive) => context.redrive(redrive),
+            Command::ViewTopic(name) => context.view_topic(name),
+            Command::ViewGroup(name) => context.view_group(name),
+            Command::ListTopics { namespace } => Ok(context.list_topics(namespace)),
+            Command::ListGroups(name) => context.list_groups(name),
+            Command::Peek(peek) => context.peek(peek),
+            Command::ListDead(list) => context.list_dead(list),
+            Command::Explain(explain) => context.explain(explain),
+            Command::Purge(purge) => context.purge(purge),
+            Command::WouldPurge(purge) => context.would_purge(purge),
+            Command::Repair(repair) => context.repair(repair),
+            Command::Commit(commit) => context.commit(commit),
+            Command::Send { target } => context.send(*target),
+            Command::Arrive(arrive) => context.arrive(arrive),
+            Command::Arrived(arrived) => context.arrived(arrived),
+            Command::Begin(begin) => context.begin(begin),
+            Command::Finish(finish) => context.finish(finish),
+            Command::ExtendEffect(extend) => context.extend_effect(extend),
+            Command::Resolve(resolve) => context.resolve(resolve),
+            Command::ViewEffect(query) => context.view_effect(query),
+            Command::ViewPointer(query) => context.view_pointer(query),
+            Command::ListPointers(list) => context.list_pointers(list),
+            Command::ViewRouted(key) => context.view_routed(key),
+            Command::ListEffects(list) => context.list_effects(list),
+            Command::ViewChain { namespace, .. } => Ok(context.view_chain(namespace)),
+            Command::ReadAudit(read) => context.read_audit(read),
             Command::StorageLow(is_low) => Ok(rules::backlog::storage_low(*is_low)),
         }
     }

@@ -9,10 +9,9 @@ use crate::change::{Chore, DeadRow, Decision, Lookup, Note, Reads};
 use crate::id::{Lane, TopicId};
 use crate::limits::MARKS_PER_RETENTION;
 use crate::pack;
-use crate::read_view::Found;
 use crate::refusal::Decided;
+use crate::shard::context::Context;
 use crate::shard::{Shard, Topic, done};
-use crate::time::Timestamp;
 
 impl Shard {
     /// The topic, its dead letters and how long they stay.
@@ -25,24 +24,28 @@ impl Shard {
         let oldest = |dlq: &Topic| Lookup::Oldest { topic: dlq.row.id };
         self.kept_for(source).map(|(_, dlq, _)| oldest(dlq)).into_iter().collect()
     }
+}
 
+impl Context<'_> {
     /// One bounded step. Whoever has such a dead letter open is treated as by a purge.
-    pub(crate) fn drop_old(&self, now: Timestamp, id: TopicId, found: &Found<'_>) -> Decided {
+    pub(crate) fn drop_old(&self, id: TopicId) -> Decided {
         let again = |at| Note::Chore(Chore::DropDead { source: id }, at);
         let Some((source, dlq, kept_ms)) = self.kept_for(id) else {
             return Ok(Decision { notes: vec![again(None)], ..done() });
         };
-        let slice = found.oldest_dead(dlq.row.id)?;
+        let slice = self.rows.oldest_dead(dlq.row.id)?;
         let rows = slice.rows.into_iter().map(pack::dead_row).collect::<Result<Vec<_>, _>>()?;
-        let over = rows.iter().take_while(|row| row.at.after(kept_ms) <= now).count();
+        let over = rows.iter().take_while(|row| row.at.after(kept_ms) <= self.now).count();
         let (over, kept) = rows.split_at(over);
         let next = match kept.first() {
             // Not for every single one: an eighth of their time later is soon enough.
-            Some(row) => Some(row.at.after(kept_ms).max(now.after(kept_ms / MARKS_PER_RETENTION))),
-            None => slice.next.map(|_| now),
+            Some(row) => {
+                Some(row.at.after(kept_ms).max(self.now.after(kept_ms / MARKS_PER_RETENTION)))
+            }
+            None => slice.next.map(|_| self.now),
         };
         let mut decision = Decision { notes: vec![again(next)], ..done() };
-        self.drop_dead(now, source, dlq, over, found, &mut decision.changes)?;
+        self.drop_dead(source, dlq, over, &mut decision.changes)?;
         let last_of_lanes: BTreeMap<Lane, &DeadRow> =
             over.iter().map(|row| (row.lane, row)).collect();
         for row in last_of_lanes.into_values() {

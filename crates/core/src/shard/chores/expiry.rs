@@ -5,9 +5,9 @@
 
 use crate::change::{Change, Chore, Decision, Lookup, Note, Reads, Record};
 use crate::limits::{EXPIRE_EVERY_MS, EXPIRE_LOOK_MS, EXPIRE_ROWS_MAX};
-use crate::read_view::Found;
 use crate::refusal::Decided;
 use crate::row::MarkKind;
+use crate::shard::context::Context;
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
@@ -33,25 +33,29 @@ impl Shard {
     pub(crate) fn expire_reads(&self) -> Reads {
         vec![Lookup::Ending { from: self.expired_to() }]
     }
+}
 
+impl Context<'_> {
     /// One bounded step.
-    pub(crate) fn expire(&self, now: Timestamp, found: &Found<'_>) -> Decided {
+    pub(crate) fn expire(&self) -> Decided {
         let from = self.expired_to();
-        let buckets = found.ending(from)?;
-        let (over, left) = buckets.split_at(buckets.partition_point(|bucket| *bucket <= now.0));
+        let buckets = self.rows.ending(from)?;
+        let (over, left) =
+            buckets.split_at(buckets.partition_point(|bucket| *bucket <= self.now.0));
         let is_full = over.len() >= EXPIRE_ROWS_MAX;
         // One whose commit was under way was not seen.
         let unseen = self.live.last_bucket;
-        let next = match left.first().copied().or(Some(unseen).filter(|bucket| *bucket > now.0)) {
-            _ if is_full => Some(now),
-            next => next.map(|bucket| look_at(now, bucket)),
-        };
+        let next =
+            match left.first().copied().or(Some(unseen).filter(|bucket| *bucket > self.now.0)) {
+                _ if is_full => Some(self.now),
+                next => next.map(|bucket| look_at(self.now, bucket)),
+            };
         let mut decision = Decision { notes: vec![Note::Chore(Chore::Expire, next)], ..done() };
-        if !over.is_empty() || (from.max(1)..=now.0).contains(&unseen) {
+        if !over.is_empty() || (from.max(1)..=self.now.0).contains(&unseen) {
             let to = match over {
                 // There may be more of the last one.
                 [first, .., last] if is_full => *last.max(&(first + 1)),
-                _ => now.0 + 1,
+                _ => self.now.0 + 1,
             };
             decision.changes.push(Change::Expire { from, to });
             decision.changes.push(Change::Mark { kind: MarkKind::Expiry, id: 0, value: to });

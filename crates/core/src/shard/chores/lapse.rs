@@ -5,33 +5,25 @@ use crate::command::Hold;
 use crate::effect::DoubtCause;
 use crate::id::{GroupId, Lane, Offset};
 use crate::message::DeathReason;
-use crate::read_view::Found;
 use crate::refusal::Decided;
+use crate::shard::context::Context;
+use crate::shard::done;
 use crate::shard::rules::backoff::backoff_ms;
 use crate::shard::rules::bury::Burial;
 use crate::shard::state::held::{Held, open};
-use crate::shard::{Shard, done};
-use crate::time::Timestamp;
 
-impl Shard {
+impl Context<'_> {
     /// A message whose deadline passed while it waited for a retry is dead, with the effects begun under it.
-    pub(crate) fn pass_deadline(
-        &self,
-        now: Timestamp,
-        group: GroupId,
-        lane: Lane,
-        offset: Offset,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn pass_deadline(&self, group: GroupId, lane: Lane, offset: Offset) -> Decided {
         let chore = Chore::Deadline { group, lane, offset };
         let mut decision = done();
         if let Some(held) = self.waiting_entry(group, lane, offset)
-            && held.entry.is_past_deadline(now)
+            && held.entry.is_past_deadline(self.now)
             && !held.topic.is_dlq()
         {
             let burial = Burial::of(&held, DeathReason::Deadline, None);
-            let effects = self.effects_under(now, &held, found)?;
-            decision = self.bury(now, &burial, effects, DoubtCause::Abandoned, found)?;
+            let effects = self.effects_under(&held)?;
+            decision = self.bury(&burial, effects, DoubtCause::Abandoned)?;
         }
         decision.notes.push(Note::Chore(chore, None));
         Ok(decision)
@@ -45,15 +37,15 @@ impl Shard {
     }
 
     /// Counts like a failure. `hold` names the attempt: by now it may be over or renewed.
-    pub(crate) fn lapse(&self, now: Timestamp, hold: &Hold, found: &Found<'_>) -> Decided {
-        let Some(held) = self.held(hold).filter(|held| self.effective_end(held.entry) <= now)
+    pub(crate) fn lapse(&self, hold: &Hold) -> Decided {
+        let Some(held) = self.held(hold).filter(|held| self.effective_end(held.entry) <= self.now)
         else {
             return Ok(done());
         };
         let entry = held.entry;
         let policy = entry.policy(&held.topic.settings);
         if !held.topic.is_dlq() {
-            let reason = if entry.is_past_deadline(now) {
+            let reason = if entry.is_past_deadline(self.now) {
                 Some(DeathReason::Deadline)
             } else {
                 policy.is_exhausted_by(entry.spent).then_some(DeathReason::Exhausted)
@@ -61,8 +53,8 @@ impl Shard {
             if let Some(reason) = reason {
                 let last_error = Some("ack_timeout".into());
                 let burial = Burial::of(&held, reason, last_error);
-                let effects = self.effects_under(now, &held, found)?;
-                return self.bury(now, &burial, effects, DoubtCause::LeaseExpired, found);
+                let effects = self.effects_under(&held)?;
+                return self.bury(&burial, effects, DoubtCause::LeaseExpired);
             }
         }
         let wait_ms = if held.topic.is_dlq() {
@@ -73,13 +65,13 @@ impl Shard {
         let waiting = Entry {
             state: EntryState::Expired,
             returns: 0,
-            at: now.after(wait_ms),
+            at: self.now.after(wait_ms),
             error: LastError::Timeout,
             ..*entry
         };
         let mut decision = done();
-        let effects = self.unfinished_under(now, &held, found)?;
-        self.doubt_effects(now, effects, DoubtCause::LeaseExpired, &mut decision.changes);
+        let effects = self.unfinished_under(&held)?;
+        self.doubt_effects(effects, DoubtCause::LeaseExpired, &mut decision.changes);
         crate::shard::state::held::forget_note(&held, &mut decision.changes);
         decision.changes.push(open(&held, waiting));
         Ok(decision)

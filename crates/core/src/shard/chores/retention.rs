@@ -10,6 +10,7 @@ use crate::id::{Lane, Offset, TopicId};
 use crate::limits::{
     MARKS_MAX, MARKS_PER_RETENTION, PAGE_MESSAGES_MAX, TRIM_GAPS_MAX, TRIM_OFFSETS_MAX,
 };
+use crate::shard::context::Context;
 use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
@@ -143,7 +144,9 @@ impl Shard {
         offsets.dedup();
         offsets
     }
+}
 
+impl Context<'_> {
     /// A cursor begins at `offset`: marks above it speak of what it has yet to be given.
     pub(crate) fn unmark(
         &self,
@@ -158,7 +161,9 @@ impl Shard {
             changes.push(Change::Lane { topic: topic.row.id, lane, state });
         }
     }
+}
 
+impl Shard {
     /// What an entry leaves behind that ends below what is trimmed: the gap around it, as far as a page
     /// that holds it can reach. None while another group has the same message open.
     pub(crate) fn trim_gap(&self, topic: &Topic, lane: Lane, offset: Offset) -> Option<Change> {

@@ -8,11 +8,10 @@ use std::collections::BTreeSet;
 use crate::change::{Change, Chore, Decision, Garbage, Note, POINTER_PARTS, Reads, Sweep};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::TRIM_OFFSETS_MAX;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::Hash16;
+use crate::shard::context::Context;
 use crate::shard::{Shard, done};
-use crate::time::Timestamp;
 
 /// Lanes with what is left of them: (lane, from, to).
 type Extents = Vec<(Lane, Offset, Offset)>;
@@ -31,9 +30,11 @@ impl Shard {
         let stretch = lanes.first().map(|(lane, from, to)| (*lane, *from, step_end(*from, *to)));
         stretch.map(|stretch| Shard::held_lookup(generation, stretch)).into_iter().collect()
     }
+}
 
+impl Context<'_> {
     /// One bounded step through a cursor's life: its blocks, errors and what it held.
-    pub(crate) fn sweep_cursor(&self, now: Timestamp, id: u64, found: &Found<'_>) -> Decided {
+    pub(crate) fn sweep_cursor(&self, id: u64) -> Decided {
         let again = |at| Note::Chore(Chore::Sweep(id), at);
         let Some((generation, lanes)) = self.swept_cursor(id) else {
             return Ok(Decision { notes: vec![again(None)], ..done() });
@@ -42,9 +43,9 @@ impl Shard {
             let decision = done().with(Change::GarbageGone(id));
             return Ok(Decision { notes: vec![again(None)], ..decision });
         };
-        let (held, end) = found.held_within(generation, lane, from, step_end(from, to))?;
-        let mut decision = Decision { notes: vec![again(Some(now))], ..done() };
-        self.let_expire(now, held, found, &mut decision.changes)?;
+        let (held, end) = self.rows.held_within(generation, lane, from, step_end(from, to))?;
+        let mut decision = Decision { notes: vec![again(Some(self.now))], ..done() };
+        self.let_expire(held, &mut decision.changes)?;
         decision.changes.push(Change::Sweep(Sweep::Blocks { generation, lane, from, to: end }));
         if end == to {
             decision.changes.push(Change::Sweep(Sweep::Cursor { generation, lane }));
@@ -56,17 +57,15 @@ impl Shard {
     /// The time of outcomes that no open message needs any more begins.
     fn let_expire(
         &self,
-        now: Timestamp,
         hashes: BTreeSet<Hash16>,
-        found: &Found<'_>,
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
         let mut needs: Reads = Vec::new();
         for hash in hashes {
-            match self.find_record(now, hash, found) {
+            match self.find_record(hash) {
                 Ok(Some(mut row)) if row.holders == 0 && row.state.is_known() => {
-                    row.expires = row.expires.min(now.after(row.ttl_ms));
-                    self.put_effect(now, row, changes);
+                    row.expires = row.expires.min(self.now.after(row.ttl_ms));
+                    self.put_effect(row, changes);
                 }
                 Ok(_) => {}
                 Err(Refusal::Needs(reads)) => needs.extend(reads),
@@ -75,7 +74,9 @@ impl Shard {
         }
         if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
     }
+}
 
+impl Shard {
     /// One bounded step through a topic that was deleted.
     pub(crate) fn sweep_topic(&self, id: u64) -> Decision {
         let mut decision = done();

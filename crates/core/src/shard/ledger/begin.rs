@@ -9,10 +9,9 @@ use crate::id::{MessageId, Text};
 use crate::limits::{EFFECTS_MAX, NONCE_CHARS_MAX, PARKED_RETRY_MS, REQUEST_HASH_CHARS_MAX};
 use crate::message::{DeathReason, Message};
 use crate::pack::effect_hash;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
-use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::state::held::{Held, open};
 use crate::time::Timestamp;
 use crate::token::EffectToken;
@@ -45,38 +44,36 @@ enum Place<'a> {
     Alone { lease_ms: u64, again: bool },
 }
 
-impl Shard {
-    pub(crate) fn begin(&self, now: Timestamp, begin: &Begin, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn begin(&self, begin: &Begin) -> Decided {
         check(begin)?;
-        let asked = self.asked(now, begin, found)?;
+        let asked = self.asked(begin)?;
         let again = matches!(asked.place, Place::Alone { again: true, .. });
-        let row = self.find_effect(now, &asked.name, found)?;
+        let row = self.find_effect(&asked.name)?;
         let fence = self.next_fence(row.as_ref());
         let Some(row) = row.filter(|row| !is_of_earlier_life(row, asked.accepted_at)) else {
             if again {
                 return Err(Rejection::NotFound(Missing::Effect).into());
             }
             self.check_storage()?;
-            return self.grant(now, begin, &asked, fence, None, found);
+            return self.grant(begin, &asked, fence, None);
         };
         if row.request != asked.request && !(again && asked.request.is_none()) {
             return Err(Rejection::RequestConflict.into());
         }
-        match super::state_now(now, &row) {
-            EffectState::InProgress => self.in_progress(now, begin, &asked, row),
-            EffectState::Succeeded | EffectState::FailedFinal => {
-                self.replay(now, &asked, row, found)
-            }
+        match super::state_now(self.now, &row) {
+            EffectState::InProgress => self.in_progress(begin, &asked, row),
+            EffectState::Succeeded | EffectState::FailedFinal => self.replay(&asked, row),
             EffectState::FailedRetryable => match (&asked.place, again) {
                 (Place::Alone { .. }, false) => {
-                    Ok(self.began(now, BeginDecision::Retryable, row, Vec::new()))
+                    Ok(self.began(BeginDecision::Retryable, row, Vec::new()))
                 }
                 // The queue, or the caller, has already decided to try again.
                 (Place::Alone { .. }, true) | (Place::Under(..), _) => {
-                    self.grant(now, begin, &asked, fence, Some(row), found)
+                    self.grant(begin, &asked, fence, Some(row))
                 }
             },
-            EffectState::InDoubt => self.grant(now, begin, &asked, fence, Some(row), found),
+            EffectState::InDoubt => self.grant(begin, &asked, fence, Some(row)),
             EffectState::Parked => {
                 let doubt = Box::new(row.doubt.expect("what is in doubt says why"));
                 Err(Rejection::Parked { doubt, retry_after_ms: PARKED_RETRY_MS }.into())
@@ -84,12 +81,7 @@ impl Shard {
         }
     }
 
-    fn asked<'a>(
-        &'a self,
-        now: Timestamp,
-        begin: &Begin,
-        found: &Found<'_>,
-    ) -> Result<Asked<'a>, Refusal> {
+    fn asked<'a>(&'a self, begin: &Begin) -> Result<Asked<'a>, Refusal> {
         let request = begin.request.as_ref().map(fingerprint);
         match &begin.of {
             BeginOf::Scope { name, lease_ms, again } => {
@@ -114,13 +106,13 @@ impl Shard {
             }
             BeginOf::Delivery { token, key } => {
                 let claim = Claim::Token(token.clone(), None);
-                let held = self.standing(now, &claim, found)?.leased(&claim)?;
+                let held = self.standing(&claim)?.leased(&claim)?;
                 let on_doubt = begin.on_doubt.or(held.topic.settings.on_doubt);
                 if on_doubt.is_none() {
                     return Err(no_policy().into());
                 }
                 let topic = held.topic.row.id;
-                let message = self.message_at(topic, held.lane, held.offset, found)?;
+                let message = self.message_at(topic, held.lane, held.offset)?;
                 let (hold, id) = (hold_of(&held), self.id_of(&held, &message));
                 let name = self.delivery_effect(&held, &message, key.as_ref())?;
                 Ok(Asked {
@@ -172,13 +164,7 @@ impl Shard {
     }
 
     /// Whoever lost the answer to its begin gets it again; everybody else waits.
-    fn in_progress(
-        &self,
-        now: Timestamp,
-        begin: &Begin,
-        asked: &Asked<'_>,
-        row: EffectRow,
-    ) -> Decided {
+    fn in_progress(&self, begin: &Begin, asked: &Asked<'_>, row: EffectRow) -> Decided {
         let hold = match &asked.place {
             Place::Under(_, under) => Some(under.hold),
             Place::Alone { .. } => None,
@@ -187,47 +173,39 @@ impl Shard {
             && begin.nonce == row.nonce
             && hold == row.under.map(|under| under.hold);
         if is_holder {
-            return Ok(self.began(now, granted_as(&row), row, Vec::new()));
+            return Ok(self.began(granted_as(&row), row, Vec::new()));
         }
-        Err(self.in_progress_elsewhere(now, row).into())
+        Err(self.in_progress_elsewhere(row).into())
     }
 
-    pub(super) fn in_progress_elsewhere(&self, now: Timestamp, row: EffectRow) -> Rejection {
-        let until = self.held_until(now, &row).unwrap_or(now);
-        let retry_after_ms = until.since(now).max(1);
+    pub(super) fn in_progress_elsewhere(&self, row: EffectRow) -> Rejection {
+        let until = self.held_until(&row).unwrap_or(self.now);
+        let retry_after_ms = until.since(self.now).max(1);
         Rejection::InProgress { fence: row.fence, owner: row.owner, retry_after_ms }
     }
 
     /// The outcome, once more. While the message is open it is not forgotten.
-    fn replay(
-        &self,
-        now: Timestamp,
-        asked: &Asked<'_>,
-        row: EffectRow,
-        found: &Found<'_>,
-    ) -> Decided {
+    fn replay(&self, asked: &Asked<'_>, row: EffectRow) -> Decided {
         let mut changes = Vec::new();
         let mut row = row;
         if let Place::Under(held, under) = &asked.place
-            && !self.holds(held, effect_hash(&row.name), found)?
+            && !self.holds(held, effect_hash(&row.name))?
         {
             self.hold_effect(held, &row.name, 0, &mut changes)?;
             row = EffectRow { under: Some(*under), expires: Timestamp::MAX, ..row };
             row.hold(under.hold.generation, under.hold.lane);
-            self.put_effect(now, row.clone(), &mut changes);
+            self.put_effect(row.clone(), &mut changes);
         }
-        Ok(self.began(now, BeginDecision::Replay, row, changes))
+        Ok(self.began(BeginDecision::Replay, row, changes))
     }
 
     /// The right to execute, under `fence`.
     fn grant(
         &self,
-        now: Timestamp,
         begin: &Begin,
         asked: &Asked<'_>,
         fence: u64,
         before: Option<EffectRow>,
-        found: &Found<'_>,
     ) -> Decided {
         let mut changes = Vec::new();
         let mut is_new_holder = false;
@@ -240,7 +218,7 @@ impl Shard {
                     .and_then(|row| row.under)
                     .is_some_and(|before| before.is_of_same_entry(&under.hold));
                 let is_counted = was_here && !is_known;
-                if self.holds(held, effect_hash(&asked.name), found)? {
+                if self.holds(held, effect_hash(&asked.name))? {
                     self.count_effect(held, 0, u8::from(!is_counted), &mut changes);
                 } else {
                     self.hold_effect(held, &asked.name, 1, &mut changes)?;
@@ -259,9 +237,9 @@ impl Shard {
             name: asked.name.clone(),
             state: EffectState::InProgress,
             fence,
-            born: before.as_ref().map_or(now, |row| row.born),
-            began_at: now,
-            updated_at: now,
+            born: before.as_ref().map_or(self.now, |row| row.born),
+            began_at: self.now,
+            updated_at: self.now,
             expires: Timestamp::MAX,
             ttl_ms: match (&before, begin.ttl_ms) {
                 (Some(row), None) => row.ttl_ms,
@@ -274,13 +252,13 @@ impl Shard {
             nonce: begin.nonce.clone(),
             on_doubt,
             lease_ms,
-            until: now.after(lease_ms),
+            until: self.now.after(lease_ms),
             under,
             holders: before.as_ref().map_or(0, |row| row.holders),
             held_by: before.as_ref().map_or_else(Vec::new, |row| row.held_by.clone()),
             owner: asked.owner.clone(),
             window_ms: before.as_ref().and_then(|row| row.window_ms).or(begin.window_ms),
-            key_since: before.as_ref().filter(|_| !renew).map_or(now, |row| row.key_since),
+            key_since: before.as_ref().filter(|_| !renew).map_or(self.now, |row| row.key_since),
             renewed: before.as_ref().map_or(0, |row| row.renewed) + u32::from(renew),
             renew: false,
             outcome: Outcome::default(),
@@ -290,18 +268,12 @@ impl Shard {
         if let Some(under) = under.filter(|_| is_new_holder) {
             row.hold(under.hold.generation, under.hold.lane);
         }
-        self.audit_begin(now, &row, &mut changes);
-        self.put_effect(now, row.clone(), &mut changes);
-        Ok(self.began(now, granted_as(&row), row, changes))
+        self.audit_begin(&row, &mut changes);
+        self.put_effect(row.clone(), &mut changes);
+        Ok(self.began(granted_as(&row), row, changes))
     }
 
-    fn began(
-        &self,
-        now: Timestamp,
-        decision: BeginDecision,
-        row: EffectRow,
-        changes: Vec<Change>,
-    ) -> Decision {
+    fn began(&self, decision: BeginDecision, row: EffectRow, changes: Vec<Change>) -> Decision {
         let token = match decision {
             BeginDecision::Execute | BeginDecision::Probe => Some(EffectToken {
                 restore: self.config.restore,
@@ -313,7 +285,7 @@ impl Shard {
             }),
             BeginDecision::Replay | BeginDecision::Retryable => None,
         };
-        let effect = self.show_effect(now, row);
+        let effect = self.show_effect(row);
         let reply = Reply::Began(Box::new(Began { decision, effect, token }));
         Decision { changes, ..Decision::reply(reply) }
     }

@@ -5,9 +5,8 @@ use crate::command::{ExtendEffect, Finish, FinishStatus, Missing, Rejection, Rep
 use crate::effect::{DoubtCause, EffectRow, EffectState, Outcome};
 use crate::id::cut;
 use crate::limits::{REASON_BYTES_MAX, RESULT_BYTES_MAX};
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
-use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::state::held::open;
 use crate::time::Timestamp;
 use crate::token::EffectToken;
@@ -28,46 +27,36 @@ impl FinishStatus {
     }
 }
 
-impl Shard {
-    pub(crate) fn finish(&self, now: Timestamp, finish: &Finish, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn finish(&self, finish: &Finish) -> Decided {
         check(finish)?;
-        let row = self.granted(now, &finish.token, found)?;
+        let row = self.granted(&finish.token)?;
         let mut decision = Decision::reply(Reply::Done);
-        let (row, repeated) = match conclude(now, &row, finish, self.config.restore)? {
+        let (row, repeated) = match conclude(self.now, &row, finish, self.config.restore)? {
             None => (row, true),
             Some(row) => {
-                let row = self.now_known(now, row, &mut decision.changes);
-                self.audit_finish(now, &row, &mut decision.changes);
-                self.put_effect(now, row.clone(), &mut decision.changes);
+                let row = self.now_known(row, &mut decision.changes);
+                self.audit_finish(&row, &mut decision.changes);
+                self.put_effect(row.clone(), &mut decision.changes);
                 (row, false)
             }
         };
-        let effect = Box::new(self.show_effect(now, row));
+        let effect = Box::new(self.show_effect(row));
         decision.reply = Reply::Finished { effect, repeated };
         Ok(decision)
     }
 
     /// The effect that `token` is the right to, if it still is.
-    fn granted(
-        &self,
-        now: Timestamp,
-        token: &EffectToken,
-        found: &Found<'_>,
-    ) -> Result<EffectRow, Refusal> {
-        let row = self.find_record(now, token.hash, found)?;
+    fn granted(&self, token: &EffectToken) -> Result<EffectRow, Refusal> {
+        let row = self.find_record(token.hash)?;
         let row = row.filter(|row| is_of(token, row));
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
-        check_fence(now, token, &row, self.config.restore)?;
+        check_fence(self.now, token, &row, self.config.restore)?;
         Ok(row)
     }
 
     /// If its outcome is known from now on, it is one effect less that its message waits for.
-    pub(super) fn now_known(
-        &self,
-        now: Timestamp,
-        row: EffectRow,
-        changes: &mut Vec<Change>,
-    ) -> EffectRow {
+    pub(super) fn now_known(&self, row: EffectRow, changes: &mut Vec<Change>) -> EffectRow {
         if !row.state.is_known() {
             return row;
         }
@@ -78,35 +67,30 @@ impl Shard {
             let unfinished = held.entry.unfinished - 1;
             changes.push(open(&held, Entry { unfinished, ..*held.entry }));
         }
-        EffectRow { expires: self.end_of(now, &row), ..row }
+        EffectRow { expires: self.end_of(&row), ..row }
     }
 
     /// One lease: under a delivery it is the delivery's that goes on.
-    pub(crate) fn extend_effect(
-        &self,
-        now: Timestamp,
-        extend: &ExtendEffect,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn extend_effect(&self, extend: &ExtendEffect) -> Decided {
         if let Some(lease_ms) = extend.lease_ms {
             check_lease(lease_ms)?;
         }
-        let row = self.granted(now, &extend.token, found)?;
+        let row = self.granted(&extend.token)?;
         if row.state != EffectState::InProgress {
-            return Err(stale(now, &extend.token, &row).into());
+            return Err(stale(self.now, &extend.token, &row).into());
         }
         let held = row.under.map(|under| self.held(&under.hold));
         match held {
             Some(held) => {
-                let held = held.ok_or_else(|| stale(now, &extend.token, &row))?;
-                Ok(self.renew_lease(now, &held, extend.lease_ms))
+                let held = held.ok_or_else(|| stale(self.now, &extend.token, &row))?;
+                Ok(self.renew_lease(&held, extend.lease_ms))
             }
             None => {
-                let until = now.after(extend.lease_ms.unwrap_or(row.lease_ms));
-                let row = EffectRow { until, updated_at: now, ..row };
+                let until = self.now.after(extend.lease_ms.unwrap_or(row.lease_ms));
+                let row = EffectRow { until, updated_at: self.now, ..row };
                 let until = self.lease_end(&row);
                 let mut decision = Decision::reply(Reply::Extended { until });
-                self.put_effect(now, row, &mut decision.changes);
+                self.put_effect(row, &mut decision.changes);
                 Ok(decision)
             }
         }

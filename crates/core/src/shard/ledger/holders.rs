@@ -11,8 +11,8 @@ use crate::effect::{EffectName, EffectRow, HeldBy};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::HOLDERS_READ_MAX;
 use crate::pack::effect_hash;
-use crate::read_view::Found;
 use crate::refusal::Refusal;
+use crate::shard::context::Context;
 use crate::shard::{Group, Shard};
 
 impl EffectRow {
@@ -37,13 +37,9 @@ impl EffectRow {
     }
 }
 
-impl Shard {
+impl Context<'_> {
     /// The row without cursors that have been moved or deleted.
-    pub(super) fn with_live_holders(
-        &self,
-        mut row: EffectRow,
-        found: &Found<'_>,
-    ) -> Result<EffectRow, Refusal> {
+    pub(super) fn with_live_holders(&self, mut row: EffectRow) -> Result<EffectRow, Refusal> {
         if row.holders == 0 {
             return Ok(row);
         }
@@ -52,7 +48,7 @@ impl Shard {
         if counted == row.holders {
             row.held_by.retain(|by| group.is_some_and(|group| is_live(group, by)));
         } else {
-            row.held_by = self.holders_by_rows(&row, group, found)?;
+            row.held_by = self.holders_by_rows(&row, group)?;
         }
         row.holders = row.held_by.iter().map(|by| by.count).sum();
         Ok(row)
@@ -71,7 +67,6 @@ impl Shard {
         &self,
         row: &EffectRow,
         group: Option<&Group>,
-        found: &Found<'_>,
     ) -> Result<Vec<HeldBy>, Refusal> {
         let Some(group) = group else { return Ok(Vec::new()) };
         let latest = row.under.and_then(|under| self.open_entry(&under.hold).map(|_| under.hold));
@@ -90,7 +85,7 @@ impl Shard {
         let mut counted = EffectRow { holders: 0, held_by: Vec::new(), ..row.clone() };
         let mut needs: Reads = Vec::new();
         for (HeldBy { generation, lane, .. }, offset) in candidates {
-            match found.held(generation, lane, offset) {
+            match self.rows.held(generation, lane, offset) {
                 Ok(hashes) if hashes.contains(&hash) => counted.hold(generation, lane),
                 Ok(_) => {}
                 Err(reads) => needs.extend(reads),
@@ -98,7 +93,9 @@ impl Shard {
         }
         if needs.is_empty() { Ok(counted.held_by) } else { Err(needs.into()) }
     }
+}
 
+impl Shard {
     /// Rows that tell what the first stretch of a dropped cursor held.
     pub(crate) fn held_lookup(
         generation: Generation,

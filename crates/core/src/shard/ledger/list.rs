@@ -6,28 +6,21 @@ use crate::effect::Scope;
 use crate::id::Text;
 use crate::message::in_force;
 use crate::pack::effect_row;
-use crate::read_view::Found;
 use crate::refusal::Decided;
 use crate::row::Place;
-use crate::shard::Shard;
-use crate::time::Timestamp;
+use crate::shard::context::Context;
 
-impl Shard {
+impl Context<'_> {
     /// One slice. They are those without an end, so what is over and forgotten costs nothing.
-    pub(crate) fn list_effects(
-        &self,
-        now: Timestamp,
-        list: &ListEffects,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn list_effects(&self, list: &ListEffects) -> Decided {
         if list.state.is_known() {
             return Err(Rejection::invalid("state", "is IN_PROGRESS, IN_DOUBT or PARKED").into());
         }
         let scope = list.scope.as_ref().map(scope_text);
-        let (rows, mut next) = found.unending(list.from)?;
+        let (rows, mut next) = self.rows.unending(list.from)?;
         let mut listed = Effects { effects: Vec::new(), scanned: 0, next: None };
         for row in rows {
-            let effect = self.as_of(now, effect_row(row)?);
+            let effect = self.as_of(effect_row(row)?);
             if listed.effects.len() >= list.limit.max(1) as usize {
                 next = Place::of(row);
                 break;
@@ -39,8 +32,8 @@ impl Shard {
                 && effect.name.namespace == list.namespace
                 && scope.as_ref().is_none_or(|scope| effect.name.scope == *scope)
                 && list.tenant.as_ref().is_none_or(|of| *effect.name.tenant == *in_force(of));
-            if fits && super::state_now(now, &effect) == list.state {
-                listed.effects.push(self.show_effect(now, effect));
+            if fits && super::state_now(self.now, &effect) == list.state {
+                listed.effects.push(self.show_effect(effect));
             }
         }
         listed.next = next;

@@ -34,11 +34,11 @@ use crate::effect::{Doubt, DoubtCause, EffectName, EffectRow, EffectState, Scope
 use crate::id::Text;
 use crate::limits::{RECOVERY_GRACE_MS, TENANT_BYTES_MAX};
 use crate::pack::{effect_hash, effect_row};
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
 use crate::settings::OnDoubt;
 use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::time::Timestamp;
 use crate::validate::check_key;
 
@@ -64,32 +64,26 @@ impl Shard {
         let name = self.effect_name(query).ok();
         name.map(|name| record_lookup(effect_hash(&name))).into_iter().collect()
     }
+}
 
+impl Context<'_> {
     /// Shows an effect, or a taken key.
-    pub(super) fn view_effect(
-        &self,
-        now: Timestamp,
-        query: &EffectQuery,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(super) fn view_effect(&self, query: &EffectQuery) -> Decided {
         if let Scope::Produce(topic) = &query.scope {
-            return self.view_taken(now, topic, query.tenant(), &query.key, found);
+            return self.view_taken(topic, query.tenant(), &query.key);
         }
-        let effect = self.looked_at(now, query, found)?;
+        let effect = self.looked_at(query)?;
         Ok(Decision::reply(Reply::Effect(Box::new(effect))))
     }
 
-    pub(super) fn looked_at(
-        &self,
-        now: Timestamp,
-        query: &EffectQuery,
-        found: &Found<'_>,
-    ) -> Result<EffectView, Refusal> {
-        let row = self.find_effect(now, &self.effect_name(query)?, found)?;
+    pub(super) fn looked_at(&self, query: &EffectQuery) -> Result<EffectView, Refusal> {
+        let row = self.find_effect(&self.effect_name(query)?)?;
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
-        Ok(self.show_effect(now, row))
+        Ok(self.show_effect(row))
     }
+}
 
+impl Shard {
     /// The full name of an effect that is asked for by scope and key.
     fn effect_name(&self, query: &EffectQuery) -> Result<EffectName, Rejection> {
         check_key(&query.key)?;
@@ -114,35 +108,27 @@ impl Shard {
             key: query.key.clone(),
         })
     }
+}
 
+impl Context<'_> {
     /// The effect of that name, unless its time is over.
-    fn find_effect(
-        &self,
-        now: Timestamp,
-        name: &EffectName,
-        found: &Found<'_>,
-    ) -> Result<Option<EffectRow>, Refusal> {
-        let row = self.find_record(now, effect_hash(name), found)?;
+    fn find_effect(&self, name: &EffectName) -> Result<Option<EffectRow>, Refusal> {
+        let row = self.find_record(effect_hash(name))?;
         Ok(row.filter(|row| row.name == *name))
     }
 
-    pub(super) fn find_record(
-        &self,
-        now: Timestamp,
-        hash: Hash16,
-        found: &Found<'_>,
-    ) -> Result<Option<EffectRow>, Refusal> {
-        let Some(row) = found.row(record_key(hash))? else { return Ok(None) };
+    pub(super) fn find_record(&self, hash: Hash16) -> Result<Option<EffectRow>, Refusal> {
+        let Some(row) = self.rows.row(record_key(hash))? else { return Ok(None) };
         let row = effect_row(row)?;
-        if row.expires <= now {
+        if row.expires <= self.now {
             return Ok(None);
         }
-        Ok(Some(self.as_of(now, self.with_live_holders(row, found)?)))
+        Ok(Some(self.as_of(self.with_live_holders(row)?)))
     }
 
     /// The row as it is now: a holder that is gone leaves doubt, whether or not anybody wrote it down.
-    fn as_of(&self, now: Timestamp, row: EffectRow) -> EffectRow {
-        if row.state != EffectState::InProgress || self.held_until(now, &row).is_some() {
+    fn as_of(&self, row: EffectRow) -> EffectRow {
+        if row.state != EffectState::InProgress || self.held_until(&row).is_some() {
             return row;
         }
         let (cause, since) = match row.under {
@@ -154,13 +140,13 @@ impl Shard {
     }
 
     /// Until when the latest fence holds the effect, if it does.
-    fn held_until(&self, now: Timestamp, row: &EffectRow) -> Option<Timestamp> {
+    fn held_until(&self, row: &EffectRow) -> Option<Timestamp> {
         if row.state != EffectState::InProgress {
             return None;
         }
         match &row.under {
             Some(under) => self.held(&under.hold).map(|held| self.effective_end(held.entry)),
-            None => Some(self.lease_end(row)).filter(|end| now < *end),
+            None => Some(self.lease_end(row)).filter(|end| self.now < *end),
         }
     }
 
@@ -174,22 +160,22 @@ impl Shard {
         row.until.max(self.live.recovered_at.after(grace))
     }
 
-    pub(super) fn show_effect(&self, now: Timestamp, row: EffectRow) -> EffectView {
-        let held_until = self.held_until(now, &row);
+    pub(super) fn show_effect(&self, row: EffectRow) -> EffectView {
+        let held_until = self.held_until(&row);
         let downstream_key = downstream_key(&row);
-        EffectView { state: state_now(now, &row), held_until, downstream_key, row }
+        EffectView { state: state_now(self.now, &row), held_until, downstream_key, row }
     }
 
     /// Stores an effect.
-    pub(super) fn put_effect(&self, now: Timestamp, row: EffectRow, changes: &mut Vec<Change>) {
-        debug_assert!(row.expires > now, "what is over is not stored");
+    pub(super) fn put_effect(&self, row: EffectRow, changes: &mut Vec<Change>) {
+        debug_assert!(row.expires > self.now, "what is over is not stored");
         changes.push(Change::Effect(Box::new(row)));
     }
 
     /// When the row of a known outcome is over: not while a message it was begun under is open.
-    fn end_of(&self, now: Timestamp, row: &EffectRow) -> Timestamp {
+    fn end_of(&self, row: &EffectRow) -> Timestamp {
         let is_open = row.under.is_some_and(|under| self.open_entry(&under.hold).is_some());
-        if is_open || row.holders > 0 { Timestamp::MAX } else { now.after(row.ttl_ms) }
+        if is_open || row.holders > 0 { Timestamp::MAX } else { self.now.after(row.ttl_ms) }
     }
 }
 

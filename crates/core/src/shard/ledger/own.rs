@@ -7,10 +7,9 @@ use crate::effect::{EffectResult, EffectRow, EffectState, Outcome, Under};
 use crate::id::Text;
 use crate::limits::PARKED_RETRY_MS;
 use crate::message::Message;
-use crate::read_view::Found;
 use crate::refusal::Refusal;
 use crate::settings::OnDoubt;
-use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::ledger::Effects;
 use crate::shard::ledger::begin::{accepted_at, hold_of, is_of_earlier_life};
 use crate::shard::state::held::Held;
@@ -25,16 +24,14 @@ pub(crate) struct Own {
     is_begun: bool,
 }
 
-impl Shard {
+impl Context<'_> {
     /// The effect of the message's own key, if this is its end.
     pub(crate) fn own_result(
         &self,
-        now: Timestamp,
         held: &Held<'_>,
         message: &Message,
         result: &EffectResult,
         effects: &mut Effects,
-        found: &Found<'_>,
     ) -> Result<Option<Own>, Refusal> {
         let outcome = Outcome { result: Some(result.clone()), ..Outcome::default() };
         super::finish::check_outcome(crate::command::FinishStatus::Succeeded, &outcome)?;
@@ -44,48 +41,48 @@ impl Shard {
         let owner = self.owners.name(held.entry.owner);
         // It may be at another message of the same key; if nobody has it there, it is this one's again.
         for mut row in effects.others.extract_if(.., |row| row.name == name) {
-            if self.held_until(now, &row).is_some() {
-                return Err(self.in_progress_elsewhere(now, row).into());
+            if self.held_until(&row).is_some() {
+                return Err(self.in_progress_elsewhere(row).into());
             }
             row.under = Some(under);
             effects.rows.push(row);
         }
         if let Some(row) = effects.rows.iter_mut().find(is_own) {
-            let again = self.may_succeed(now, row.clone(), owner)?;
-            let Some(ended) = succeeded(now, again, outcome)? else { return Ok(None) };
+            let again = self.may_succeed(row.clone(), owner)?;
+            let Some(ended) = succeeded(self.now, again, outcome)? else { return Ok(None) };
             let is_granted = ended.fence != row.fence;
             row.clone_from(&ended);
             return Ok(Some(Own { row: ended, is_granted, is_begun: true }));
         }
-        let found = self.find_effect(now, &name, found)?;
-        let before = found.as_ref().map(|row| row.fence);
-        let fence = self.next_fence(found.as_ref());
+        let known = self.find_effect(&name)?;
+        let before = known.as_ref().map(|row| row.fence);
+        let fence = self.next_fence(known.as_ref());
         let accepted_at = accepted_at(&name, message);
-        let row = match found.filter(|row| !is_of_earlier_life(row, accepted_at)) {
-            Some(row) if self.held_until(now, &row).is_some() => {
-                return Err(self.in_progress_elsewhere(now, row).into());
+        let row = match known.filter(|row| !is_of_earlier_life(row, accepted_at)) {
+            Some(row) if self.held_until(&row).is_some() => {
+                return Err(self.in_progress_elsewhere(row).into());
             }
-            Some(row) => self.may_succeed(now, row, owner)?,
+            Some(row) => self.may_succeed(row, owner)?,
             None => EffectRow {
                 name,
                 state: EffectState::InProgress,
                 fence,
-                born: now,
-                began_at: now,
-                updated_at: now,
+                born: self.now,
+                began_at: self.now,
+                updated_at: self.now,
                 expires: Timestamp::MAX,
                 ttl_ms: held.topic.settings.effect_ttl_ms,
                 request: None,
                 nonce: None,
                 on_doubt: held.topic.settings.on_doubt.unwrap_or(OnDoubt::Park),
                 lease_ms: 0,
-                until: now,
+                until: self.now,
                 under: None,
                 holders: 0,
                 held_by: Vec::new(),
                 owner,
                 window_ms: None,
-                key_since: now,
+                key_since: self.now,
                 renewed: 0,
                 renew: false,
                 outcome: Outcome::default(),
@@ -94,8 +91,8 @@ impl Shard {
             },
         };
         // The message is over with this commit: so begins the time of its result, if no other is open.
-        let expires = if row.holders == 0 { now.after(row.ttl_ms) } else { Timestamp::MAX };
-        let ended = succeeded(now, EffectRow { under: Some(under), expires, ..row }, outcome)?;
+        let expires = if row.holders == 0 { self.now.after(row.ttl_ms) } else { Timestamp::MAX };
+        let ended = succeeded(self.now, EffectRow { under: Some(under), expires, ..row }, outcome)?;
         Ok(ended.map(|row| {
             let is_granted = before != Some(row.fence);
             Own { row, is_granted, is_begun: false }
@@ -103,26 +100,21 @@ impl Shard {
     }
 
     /// It is a begin and a finish in one.
-    pub(crate) fn put_own(&self, now: Timestamp, own: Own, changes: &mut Vec<Change>) {
+    pub(crate) fn put_own(&self, own: Own, changes: &mut Vec<Change>) {
         let Own { row, is_granted, is_begun } = own;
         if is_granted {
-            self.audit_begin(now, &row, changes);
+            self.audit_begin(&row, changes);
         }
-        self.audit_finish(now, &row, changes);
+        self.audit_finish(&row, changes);
         if !is_begun {
-            self.put_effect(now, row, changes);
+            self.put_effect(row, changes);
         }
     }
 
     /// The effect as whoever says that it succeeded would be granted it: under the next fence, unless it is
     /// held or over, and not at all if a person has to say.
-    fn may_succeed(
-        &self,
-        now: Timestamp,
-        row: EffectRow,
-        owner: Text,
-    ) -> Result<EffectRow, Rejection> {
-        match super::state_now(now, &row) {
+    fn may_succeed(&self, row: EffectRow, owner: Text) -> Result<EffectRow, Rejection> {
+        match super::state_now(self.now, &row) {
             EffectState::InProgress | EffectState::Succeeded | EffectState::FailedFinal => Ok(row),
             EffectState::InDoubt | EffectState::FailedRetryable => {
                 let fence = self.next_fence(Some(&row));

@@ -5,14 +5,12 @@ use crate::command::{FinishStatus, Missing, Rejection, Reply, Resolve};
 use crate::effect::{EffectRow, EffectState, Resolution, ResolvedAs};
 use crate::id::cut;
 use crate::limits::REASON_BYTES_MAX;
-use crate::read_view::Found;
 use crate::refusal::Decided;
-use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::ledger::finish::{check_outcome, kept};
-use crate::time::Timestamp;
 
-impl Shard {
-    pub(crate) fn resolve(&self, now: Timestamp, resolve: &Resolve, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn resolve(&self, resolve: &Resolve) -> Decided {
         for (field, text) in [("by", &resolve.by), ("reason", &resolve.reason)] {
             if text.is_empty() {
                 return Err(
@@ -29,29 +27,30 @@ impl Shard {
         };
         check_outcome(status, &resolve.outcome)?;
         let outcome = kept(&resolve.outcome);
-        let row = self.find_effect(now, &self.effect_name(&resolve.name)?, found)?;
+        let row = self.find_effect(&self.effect_name(&resolve.name)?)?;
         let row = row.ok_or(Rejection::NotFound(Missing::Effect))?;
         if row.fence != resolve.fence {
-            let state = super::state_now(now, &row);
+            let state = super::state_now(self.now, &row);
             let (fence, current) = (resolve.fence, row.fence);
             return Err(Rejection::StaleFence { state, fence, current }.into());
         }
         if row.state != EffectState::InDoubt {
-            return Err(Rejection::NotInDoubt(super::state_now(now, &row)).into());
+            return Err(Rejection::NotInDoubt(super::state_now(self.now, &row)).into());
         }
         let resolution = Resolution {
             resolved_as: resolve.resolve_as,
             by: cut(&resolve.by, REASON_BYTES_MAX),
             reason: cut(&resolve.reason, REASON_BYTES_MAX),
-            at: now,
+            at: self.now,
         };
         let resolution = Some(resolution);
         let mut decision = Decision::reply(Reply::Done);
-        let row = EffectRow { state, outcome, resolution, doubt: None, updated_at: now, ..row };
-        let row = self.now_known(now, row, &mut decision.changes);
-        decision.reply = Reply::Effect(Box::new(self.show_effect(now, row.clone())));
-        self.audit_resolve(now, &row, &mut decision.changes);
-        self.put_effect(now, row, &mut decision.changes);
+        let row =
+            EffectRow { state, outcome, resolution, doubt: None, updated_at: self.now, ..row };
+        let row = self.now_known(row, &mut decision.changes);
+        decision.reply = Reply::Effect(Box::new(self.show_effect(row.clone())));
+        self.audit_resolve(&row, &mut decision.changes);
+        self.put_effect(row, &mut decision.changes);
         Ok(decision)
     }
 }

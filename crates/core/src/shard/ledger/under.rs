@@ -4,31 +4,28 @@ use crate::change::{Change, Reads};
 use crate::command::{Hold, Rejection};
 use crate::effect::{DoubtCause, EffectRow, EffectState};
 use crate::id::Text;
-use crate::read_view::Found;
 use crate::refusal::Refusal;
 use crate::row::Hash16;
-use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::state::held::Held;
 use crate::time::Timestamp;
 
-impl Shard {
+impl Context<'_> {
     /// The attempt is over and its message is not: what it began and did not finish is in doubt at once.
     pub(crate) fn doubt_effects(
         &self,
-        now: Timestamp,
         effects: Effects,
         cause: DoubtCause,
         changes: &mut Vec<Change>,
     ) {
-        for row in effects.rows.iter().filter_map(|row| doubted(now, row, cause)) {
-            self.put_effect(now, row, changes);
+        for row in effects.rows.iter().filter_map(|row| doubted(self.now, row, cause)) {
+            self.put_effect(row, changes);
         }
     }
 
     /// The message is done: the time of its outcomes begins. Refused while one is not known.
     pub(crate) fn end_effects(
         &self,
-        now: Timestamp,
         held: &Held<'_>,
         effects: Effects,
         changes: &mut Vec<Change>,
@@ -39,28 +36,27 @@ impl Shard {
         if !unknown.is_empty() {
             return Err(Rejection::Unfinished(unknown));
         }
-        self.let_go(now, held, effects, changes);
+        self.let_go(held, effects, changes);
         Ok(())
     }
 
     /// The message is a dead letter: the time of what is known begins, the rest stays in doubt.
     pub(crate) fn orphan_effects(
         &self,
-        now: Timestamp,
         held: &Held<'_>,
         mut effects: Effects,
         cause: DoubtCause,
         changes: &mut Vec<Change>,
     ) {
         for row in &mut effects.rows {
-            if let Some(doubted) = doubted(now, row, cause) {
+            if let Some(doubted) = doubted(self.now, row, cause) {
                 *row = doubted;
             }
         }
-        self.let_go(now, held, effects, changes);
+        self.let_go(held, effects, changes);
     }
 
-    fn let_go(&self, now: Timestamp, held: &Held<'_>, effects: Effects, changes: &mut Vec<Change>) {
+    fn let_go(&self, held: &Held<'_>, effects: Effects, changes: &mut Vec<Change>) {
         let Held { lane, offset, .. } = *held;
         let generation = held.group.cursor(lane).start.generation;
         let gone = |hash| Change::HeldGone { generation, lane, offset, hash };
@@ -69,29 +65,24 @@ impl Shard {
             let mut row = row;
             row.release(generation, lane);
             if row.state.is_known() && row.holders == 0 {
-                row.expires = now.after(row.ttl_ms);
+                row.expires = self.now.after(row.ttl_ms);
             }
-            self.put_effect(now, row, changes);
+            self.put_effect(row, changes);
         }
     }
 
     /// Effects of an open entry. Nothing is read where none were begun.
-    pub(crate) fn effects_under(
-        &self,
-        now: Timestamp,
-        held: &Held<'_>,
-        found: &Found<'_>,
-    ) -> Result<Effects, Refusal> {
+    pub(crate) fn effects_under(&self, held: &Held<'_>) -> Result<Effects, Refusal> {
         if held.entry.begun == 0 {
             return Ok(Effects::default());
         }
         let Held { group, lane, offset, .. } = *held;
         let generation = group.cursor(lane).start.generation;
-        let hashes = found.held(generation, lane, offset)?;
+        let hashes = self.rows.held(generation, lane, offset)?;
         let mut rows = Vec::new();
         let mut needs: Reads = Vec::new();
         for hash in &hashes {
-            match self.find_record(now, *hash, found) {
+            match self.find_record(*hash) {
                 Ok(row) => rows.extend(row),
                 Err(Refusal::Needs(reads)) => needs.extend(reads),
                 Err(refusal) => return Err(refusal),
@@ -107,17 +98,12 @@ impl Shard {
     }
 
     /// Whether an effect was begun under an open entry before. Nothing is read where none was.
-    pub(super) fn holds(
-        &self,
-        held: &Held<'_>,
-        hash: Hash16,
-        found: &Found<'_>,
-    ) -> Result<bool, Refusal> {
+    pub(super) fn holds(&self, held: &Held<'_>, hash: Hash16) -> Result<bool, Refusal> {
         if held.entry.begun == 0 {
             return Ok(false);
         }
         let generation = held.group.cursor(held.lane).start.generation;
-        Ok(found.held(generation, held.lane, held.offset)?.contains(&hash))
+        Ok(self.rows.held(generation, held.lane, held.offset)?.contains(&hash))
     }
 }
 

@@ -6,7 +6,8 @@
 use crate::change::{Decision, Note};
 use crate::command::{Full, Rejection};
 use crate::id::{Lane, Text};
-use crate::shard::{Cursor, Shard, Topic, done};
+use crate::shard::context::Context;
+use crate::shard::{Cursor, Topic, done};
 
 /// How long a producer is asked to wait for room.
 const RETRY_AFTER_MS: u64 = 1_000;
@@ -29,7 +30,7 @@ pub(crate) fn storage_low(is_low: bool) -> Decision {
     decision
 }
 
-impl Shard {
+impl Context<'_> {
     /// Refuses what would be stored anew while the storage is nearly full.
     pub(crate) fn check_storage(&self) -> Result<(), Rejection> {
         if self.live.storage_low {

@@ -8,8 +8,8 @@ use crate::effect::DoubtCause;
 use crate::id::cut;
 use crate::id::{Lane, MessageId, Offset, Text, TopicId};
 use crate::message::{Death, DeathReason, Message};
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
+use crate::shard::context::Context;
 use crate::shard::ledger::Effects;
 use crate::shard::rules::tombstone::Ended;
 use crate::shard::state::held::Held;
@@ -57,29 +57,22 @@ impl<'a> Burial<'a> {
     }
 }
 
-impl Shard {
+impl Context<'_> {
     /// Ends the delivery and stores the dead letter.
-    pub(crate) fn bury(
-        &self,
-        now: Timestamp,
-        burial: &Burial<'_>,
-        effects: Effects,
-        cause: DoubtCause,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn bury(&self, burial: &Burial<'_>, effects: Effects, cause: DoubtCause) -> Decided {
         let Burial { topic, group, lane, offset, .. } = *burial;
-        let message = self.message_at(topic.row.id, lane, offset, found)?;
+        let message = self.message_at(topic.row.id, lane, offset)?;
         let last_error = match &burial.last_error {
             Some(text) => text.clone(),
-            None => self.last_error(group, lane, offset, burial.entry, found)?,
+            None => self.last_error(group, lane, offset, burial.entry)?,
         };
         let mut decision = done();
-        let until = effects.kept_ms().map(|kept_ms| now.after(kept_ms));
+        let until = effects.kept_ms().map(|kept_ms| self.now.after(kept_ms));
         if let Some(entry) = burial.entry {
             let held = Held { topic, group, lane, offset, entry };
-            self.orphan_effects(now, &held, effects, cause, &mut decision.changes);
+            self.orphan_effects(&held, effects, cause, &mut decision.changes);
         }
-        self.bury_message(now, burial, &message, last_error, until, &mut decision.changes);
+        self.bury_message(self.now, burial, &message, last_error, until, &mut decision.changes);
         Ok(decision)
     }
 
@@ -89,11 +82,10 @@ impl Shard {
         topic: TopicId,
         lane: Lane,
         offset: Offset,
-        found: &Found<'_>,
     ) -> Result<Arc<Message>, Refusal> {
         match self.live.cache.get(topic, lane, offset) {
             Some(kept) => Ok(kept.message.clone()),
-            None => found.message(topic, lane, offset),
+            None => self.rows.message(topic, lane, offset),
         }
     }
 
@@ -103,11 +95,10 @@ impl Shard {
         dlq: TopicId,
         lane: Lane,
         offset: Offset,
-        found: &Found<'_>,
     ) -> Result<Option<Arc<Message>>, Refusal> {
         match self.live.cache.get(dlq, lane, offset) {
             Some(kept) => Ok(Some(kept.message.clone())),
-            None => found.stored(dlq, lane, offset),
+            None => self.rows.stored(dlq, lane, offset),
         }
     }
 
@@ -118,15 +109,16 @@ impl Shard {
         lane: Lane,
         offset: Offset,
         entry: Option<&Entry>,
-        found: &Found<'_>,
     ) -> Result<Text, Refusal> {
         let error = entry.map_or(LastError::None, |entry| entry.error);
         match error.text() {
             Some(text) => Ok(text.into()),
-            None => Ok(found.note(group.cursor(lane).start.generation, lane, offset)?),
+            None => Ok(self.rows.note(group.cursor(lane).start.generation, lane, offset)?),
         }
     }
+}
 
+impl Shard {
     /// The changes of a burial whose message is at hand.
     pub(crate) fn bury_message(
         &self,

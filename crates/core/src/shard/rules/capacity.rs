@@ -5,9 +5,10 @@
 
 use crate::command::{Full, Rejection};
 use crate::limits::CAPACITY_RETRY_MS;
-use crate::shard::{Shard, Topic};
+use crate::shard::Topic;
+use crate::shard::context::Context;
 
-impl Shard {
+impl Context<'_> {
     /// Rejects a topic beyond the limit. A topic of dead letters is not counted, so a message can always die.
     pub(crate) fn check_topics(&self) -> Result<(), Rejection> {
         let topics = (self.topics.len() - self.dlq_of.len()) as u64;

@@ -13,7 +13,7 @@ use crate::pack;
 use crate::read_view::Found;
 use crate::refusal::Refusal;
 use crate::row::{Hash16, Key, RecordKind};
-use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::time::Timestamp;
 
 /// What is stored under a taken key.
@@ -123,11 +123,10 @@ impl Keyed<'_> {
     }
 }
 
-impl Shard {
+impl Context<'_> {
     /// Takes the key for the message of `receipt`.
     pub(crate) fn take_key(
         &self,
-        now: Timestamp,
         keyed: &Keyed<'_>,
         expires: Timestamp,
         produce: &Produce,
@@ -143,7 +142,7 @@ impl Shard {
             expires,
         };
         let kept_until = if keyed.kind == RecordKind::Routed {
-            expires.max(now).after(ROUTED_KEPT_MS)
+            expires.max(self.now).after(ROUTED_KEPT_MS)
         } else {
             expires
         };
@@ -154,7 +153,7 @@ impl Shard {
             bucket: kept_until.0,
             body: pack::seal(&record),
         };
-        self.put_record(now, record, changes);
+        self.put_record(self.now, record, changes);
     }
 }
 

@@ -9,9 +9,9 @@ use crate::id::cut;
 use crate::id::{GroupId, Lane, Offset, Text, TopicId, no_text};
 use crate::limits::{BLOCK_OFFSETS, HISTORY_ERROR_BYTES_MAX};
 use crate::pack::history_row;
-use crate::read_view::Found;
 use crate::refusal::Refusal;
 use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::time::Timestamp;
 
 impl Shard {
@@ -47,23 +47,26 @@ impl Shard {
         let (topic, event) = (topic.row.id, Box::new(event));
         Some(Change::History { topic, lane, offset, event })
     }
+}
 
+impl Context<'_> {
     /// What is kept of a message's life, oldest first.
     pub(crate) fn history(
         &self,
         topic: TopicId,
         lane: Lane,
         offset: Offset,
-        found: &Found<'_>,
     ) -> Result<Vec<Event>, Refusal> {
         let mut events = Vec::new();
-        for row in found.history(topic, lane, offset / BLOCK_OFFSETS)? {
+        for row in self.rows.history(topic, lane, offset / BLOCK_OFFSETS)? {
             let told = history_row(row)?.into_iter();
             events.extend(told.filter(|(of, _)| *of == offset).map(|(_, event)| event));
         }
         Ok(events)
     }
+}
 
+impl Shard {
     /// Whether nothing is left of the messages of a block.
     pub(crate) fn is_gone(&self, topic: TopicId, lane: Lane, block: u64) -> bool {
         let Some(topic) = self.topics.get(&topic) else { return true };

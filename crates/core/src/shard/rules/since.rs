@@ -10,24 +10,23 @@ use crate::id::{Lane, Offset};
 use crate::limits::READ_LOOKUPS_MAX;
 use crate::read_view::Found;
 use crate::refusal::Refusal;
-use crate::shard::{Shard, Topic};
+use crate::shard::Topic;
+use crate::shard::context::Context;
 use crate::time::Timestamp;
 
-impl Shard {
+impl Context<'_> {
     /// In each lane the first offset stored at or after `at`, or its end.
     pub(crate) fn offsets_since(
         &self,
-        now: Timestamp,
         topic: &Topic,
         at: Timestamp,
-        found: &Found<'_>,
     ) -> Result<Vec<Offset>, Refusal> {
-        if at > now {
+        if at > self.now {
             return Ok(topic.lanes.iter().map(|state| state.high).collect());
         }
         let (mut offsets, mut needs): (Vec<Offset>, Reads) = Default::default();
         for (index, state) in topic.lanes.iter().enumerate() {
-            match offset_since(topic, Lane::of(index as u32), state, at, found) {
+            match offset_since(topic, Lane::of(index as u32), state, at, self.rows) {
                 Ok(offset) => offsets.push(offset),
                 Err(reads) => needs.extend(reads),
             }

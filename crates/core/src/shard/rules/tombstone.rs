@@ -11,6 +11,7 @@ use crate::read_view::Found;
 use crate::refusal::Refusal;
 use crate::row::{Key, RecordKind};
 use crate::settings::Settings;
+use crate::shard::context::Context;
 use crate::shard::state::held::Held;
 use crate::shard::{Group, Shard};
 use crate::time::Timestamp;
@@ -68,17 +69,19 @@ fn is_plain(now: Timestamp, entry: &Entry, settings: &Settings) -> bool {
     entry.attempt == 1 && now.since(entry.first_at) <= settings.tombstone_ms() / 2
 }
 
-impl Shard {
+impl Context<'_> {
     /// Stores that the delivery is settled, so that a late ack succeeds for the last attempt only.
-    pub(crate) fn remember_ack(&self, now: Timestamp, held: &Held<'_>, changes: &mut Vec<Change>) {
+    pub(crate) fn remember_ack(&self, held: &Held<'_>, changes: &mut Vec<Change>) {
         let Held { topic, group, lane, offset, entry } = *held;
         let settings = &topic.settings;
-        if !is_plain(now, entry, settings) {
+        if !is_plain(self.now, entry, settings) {
             let ended = Ended::Acked;
-            self.bury_under(now, settings, group, lane, offset, entry.attempt, ended, changes);
+            self.bury_under(self.now, settings, group, lane, offset, entry.attempt, ended, changes);
         }
     }
+}
 
+impl Shard {
     #[expect(clippy::too_many_arguments, reason = "a tombstone is all of these")]
     pub(crate) fn bury_under(
         &self,

@@ -6,38 +6,31 @@ use crate::command::{AuditSlice, ReadAudit, Reply};
 use crate::effect::EffectRow;
 use crate::id::Text;
 use crate::pack::{AuditRun, chain_hash, open_audit};
-use crate::read_view::Found;
 use crate::refusal::Decided;
 use crate::shard::Shard;
-use crate::time::Timestamp;
+use crate::shard::context::Context;
 
-impl Shard {
+impl Context<'_> {
     /// A fence was granted.
-    pub(crate) fn audit_begin(&self, now: Timestamp, row: &EffectRow, changes: &mut Vec<Change>) {
+    pub(crate) fn audit_begin(&self, row: &EffectRow, changes: &mut Vec<Change>) {
         let accepted = Accepted::Begin { request: row.request.clone() };
-        self.append(now, row, accepted, changes);
+        self.append(row, accepted, changes);
     }
 
     /// Its holder said how it ended.
-    pub(crate) fn audit_finish(&self, now: Timestamp, row: &EffectRow, changes: &mut Vec<Change>) {
+    pub(crate) fn audit_finish(&self, row: &EffectRow, changes: &mut Vec<Change>) {
         let (state, outcome) = (row.state, outcome_hash(&row.outcome));
-        self.append(now, row, Accepted::Finish { state, outcome }, changes);
+        self.append(row, Accepted::Finish { state, outcome }, changes);
     }
 
     /// A person did.
-    pub(crate) fn audit_resolve(&self, now: Timestamp, row: &EffectRow, changes: &mut Vec<Change>) {
+    pub(crate) fn audit_resolve(&self, row: &EffectRow, changes: &mut Vec<Change>) {
         let (state, outcome) = (row.state, outcome_hash(&row.outcome));
         let reason = row.resolution.as_ref().map(|of| of.reason.clone()).unwrap_or_default();
-        self.append(now, row, Accepted::Resolve { state, outcome, reason }, changes);
+        self.append(row, Accepted::Resolve { state, outcome, reason }, changes);
     }
 
-    fn append(
-        &self,
-        now: Timestamp,
-        row: &EffectRow,
-        accepted: Accepted,
-        changes: &mut Vec<Change>,
-    ) {
+    fn append(&self, row: &EffectRow, accepted: Accepted, changes: &mut Vec<Change>) {
         let namespace = &row.name.namespace;
         // One command may decide several.
         let earlier = changes.iter().rev().find_map(|change| {
@@ -45,7 +38,7 @@ impl Shard {
             (link.namespace == *namespace).then_some(link.tip)
         });
         let before = earlier.unwrap_or_else(|| self.tip(namespace));
-        let record = AuditRecord::of(now, row, accepted);
+        let record = AuditRecord::of(self.now, row, accepted);
         let (tip, _) = before.next(&record);
         let link = Link { namespace: namespace.clone(), before, record, tip };
         changes.push(Change::Audit(Box::new(link)));
@@ -60,16 +53,20 @@ impl Shard {
     pub(crate) fn view_chain(&self, namespace: &Text) -> Decision {
         Decision::reply(Reply::Chain(self.tip(namespace)))
     }
+}
 
+impl Shard {
     pub(crate) fn audit_reads(&self, read: &ReadAudit) -> Reads {
         vec![Lookup::Audit { namespace: chain_hash(&read.namespace), from: read.from }]
     }
+}
 
+impl Context<'_> {
     /// One slice of a chain. It ends where a record is missing.
-    pub(crate) fn read_audit(&self, read: &ReadAudit, found: &Found<'_>) -> Decided {
+    pub(crate) fn read_audit(&self, read: &ReadAudit) -> Decided {
         let mut slice = AuditSlice { records: Vec::new(), next: None };
         let mut expected = read.from.max(1);
-        for row in found.audit(chain_hash(&read.namespace), read.from)? {
+        for row in self.rows.audit(chain_hash(&read.namespace), read.from)? {
             let AuditRun { before, records, .. } = open_audit(row)?;
             if before.seq >= expected {
                 break;

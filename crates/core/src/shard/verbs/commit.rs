@@ -17,10 +17,10 @@ use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::limits::{DELAY_MS_MAX, EFFECTS_MAX, PRODUCES_MAX};
 use crate::message::Message;
 use crate::pack::{self, effect_hash};
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::ledger::{self, Effects};
 use crate::shard::rules::dedupe::content;
 use crate::shard::state::held::Held;
@@ -90,20 +90,22 @@ impl Shard {
         reads.dedup();
         reads
     }
+}
 
-    pub(crate) fn commit(&self, now: Timestamp, commit: &Commit, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn commit(&self, commit: &Commit) -> Decided {
         check(commit)?;
         let claim = Claim::Token(commit.token.clone(), None);
-        let (held, is_late) = match self.standing(now, &claim, found) {
+        let (held, is_late) = match self.standing(&claim) {
             Ok(Standing::Leased(held)) => (held, false),
             Ok(Standing::Expired(held)) => (held, true),
             Ok(ended) => {
                 let otherwise = ended.leased(&claim).err();
                 let otherwise = otherwise.expect("what is leased was taken above");
-                return self.committed_before(now, commit, otherwise, found);
+                return self.committed_before(commit, otherwise);
             }
             Err(Refusal::Rejected(stale @ Rejection::StaleLease { .. })) => {
-                return self.committed_before(now, commit, stale, found);
+                return self.committed_before(commit, stale);
             }
             Err(refusal) => return Err(refusal),
         };
@@ -115,27 +117,27 @@ impl Shard {
             // Its retry is on its way: only an outcome can still overtake it.
             return Err(over(Stale::Waiting, &claim).into());
         }
-        let mut effects = self.effects_under(now, &held, found)?;
-        let concluded = conclude(now, commit, &mut effects, self.config.restore)?;
+        let mut effects = self.effects_under(&held)?;
+        let concluded = conclude(self.now, commit, &mut effects, self.config.restore)?;
         let message = if has_message(commit) {
-            Some(self.message_at(held.topic.row.id, held.lane, held.offset, found)?)
+            Some(self.message_at(held.topic.row.id, held.lane, held.offset)?)
         } else {
             None
         };
-        let mut decision = self.produced(now, commit, &held, message.as_deref(), found)?;
+        let mut decision = self.produced(commit, &held, message.as_deref())?;
         if let Some(message) = &message {
-            self.point(now, commit, &held, message, found, &mut decision.changes)?;
+            self.point(commit, &held, message, &mut decision.changes)?;
         }
         for row in concluded {
-            self.audit_finish(now, &row, &mut decision.changes);
+            self.audit_finish(&row, &mut decision.changes);
             // An ack writes all of them anyway, with the end of their time.
             if commit.ending != Ending::Ack {
-                self.put_effect(now, row, &mut decision.changes);
+                self.put_effect(row, &mut decision.changes);
             }
         }
         if let (Some(result), Some(message)) = (&commit.result, &message) {
-            let own = self.own_result(now, &held, message, result, &mut effects, found)?;
-            own.into_iter().for_each(|own| self.put_own(now, own, &mut decision.changes));
+            let own = self.own_result(&held, message, result, &mut effects)?;
+            own.into_iter().for_each(|own| self.put_own(own, &mut decision.changes));
         }
         let unfinished = effects.rows.iter().filter(|row| !row.state.is_known()).count();
         let entry = Entry { unfinished: unfinished as u8, ..*held.entry };
@@ -148,33 +150,27 @@ impl Shard {
             Ending::Final(reason) => Some((reason.clone(), None, NackKind::Final)),
         };
         match nack {
-            None => self.ack_held(now, &held, effects, &mut decision.changes)?,
+            None => self.ack_held(&held, effects, &mut decision.changes)?,
             Some((reason, delay_ms, kind)) => {
                 let nack = Nack { claim, reason, delay_ms, kind };
-                let failed = self.fail(now, &held, &nack, Some(effects), found)?;
+                let failed = self.fail(&held, &nack, Some(effects))?;
                 decision.changes.extend(failed.changes);
             }
         }
         let Reply::Committed { produced, .. } = &decision.reply else {
             unreachable!("a commit is answered as one")
         };
-        let record = self.commit_record(now, commit, &held, produced.clone());
-        self.put_record(now, record, &mut decision.changes);
+        let record = self.commit_record(commit, &held, produced.clone());
+        self.put_record(self.now, record, &mut decision.changes);
         Ok(decision)
     }
 
     /// A commit of an attempt that holds nothing any more: told again if it is the same.
-    fn committed_before(
-        &self,
-        now: Timestamp,
-        commit: &Commit,
-        otherwise: Rejection,
-        found: &Found<'_>,
-    ) -> Decided {
-        let row = found.row(record_key(&commit.token))?;
+    fn committed_before(&self, commit: &Commit, otherwise: Rejection) -> Decided {
+        let row = self.rows.row(record_key(&commit.token))?;
         let record = row.map(pack::open::<CommitRecord>).transpose()?;
         let is_this = |record: &CommitRecord| {
-            record.attempt == attempt(&commit.token) && now < record.expires
+            record.attempt == attempt(&commit.token) && self.now < record.expires
         };
         match record.filter(is_this) {
             None => Err(otherwise.into()),
@@ -188,13 +184,12 @@ impl Shard {
 
     fn commit_record(
         &self,
-        now: Timestamp,
         commit: &Commit,
         held: &Held<'_>,
         produced: Vec<CommitReceipt>,
     ) -> Record {
         let ttl_ms = held.topic.settings.dedupe_ttl_ms;
-        let expires = now.after(ttl_ms);
+        let expires = self.now.after(ttl_ms);
         let attempt = attempt(&commit.token);
         let body = CommitRecord { attempt, content: fingerprint(commit), produced, expires };
         Record {
@@ -208,14 +203,7 @@ impl Shard {
 
     /// The messages of a commit, which follow `message`; without one there are none. Reads of all of them are
     /// asked for together.
-    fn produced(
-        &self,
-        now: Timestamp,
-        commit: &Commit,
-        held: &Held<'_>,
-        message: Option<&Message>,
-        found: &Found<'_>,
-    ) -> Decided {
+    fn produced(&self, commit: &Commit, held: &Held<'_>, message: Option<&Message>) -> Decided {
         let Some(message) = message else {
             let reply = Reply::Committed { produced: Vec::new(), repeated: false };
             return Ok(Decision::reply(reply));
@@ -232,10 +220,10 @@ impl Shard {
         for (index, asked) in commit.produce.iter().enumerate() {
             let refused = |refusal: Refusal| refusal.in_part(Part::Produce, index);
             let produce = with_origin(asked, message);
-            let stored = match self.elsewhere(now, &produce) {
+            let stored = match self.elsewhere(&produce) {
                 Err(why) => return Err(refused(why.into())),
                 Ok(Some(target)) => Ok(Stored::Elsewhere(target, Box::new(produce))),
-                Ok(None) => self.store(now, &produce, Some(&mut beside), found, &mut decision),
+                Ok(None) => self.store(&produce, Some(&mut beside), &mut decision),
             };
             let receipt = match stored {
                 Ok(Stored::Here(receipt)) => Some(receipt),

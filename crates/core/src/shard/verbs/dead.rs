@@ -6,9 +6,9 @@ use crate::id::cut;
 use crate::id::{NUMBER_MAX, Text, TopicId};
 use crate::limits::DEAD_BYTES;
 use crate::pack;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::rules::bury::LISTED_ERROR_BYTES;
 
 fn below(list: &ListDead) -> u64 {
@@ -20,14 +20,16 @@ impl Shard {
         let dlq = self.topic_named(&list.topic).ok().and_then(|source| source.dlq);
         dlq.map(|topic| Lookup::Newest { topic, below: below(list) }).into_iter().collect()
     }
+}
 
-    pub(crate) fn list_dead(&self, list: &ListDead, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn list_dead(&self, list: &ListDead) -> Decided {
         let source = self.topic_named(&list.topic)?;
         let mut dead = DeadLetters { letters: Vec::new(), scanned: 0, next: None };
         let Some(dlq) = source.dlq else {
             return Ok(Decision::reply(Reply::DeadLetters(Box::new(dead))));
         };
-        let slice = found.newest_dead(dlq, below(list))?;
+        let slice = self.rows.newest_dead(dlq, below(list))?;
         dead.next = slice.next;
         let mut needs: Reads = Vec::new();
         let (mut shown, mut bytes) = (0, 0);
@@ -43,7 +45,7 @@ impl Shard {
                 continue;
             }
             (shown, bytes) = (shown + 1, bytes + row.size);
-            match self.letter(dlq, row, list.values, found) {
+            match self.letter(dlq, row, list.values) {
                 Ok(letter) => dead.letters.push(letter),
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(refusal) => return Err(refusal),
@@ -56,15 +58,8 @@ impl Shard {
         }
     }
 
-    fn letter(
-        &self,
-        dlq: TopicId,
-        row: DeadRow,
-        values: bool,
-        found: &Found<'_>,
-    ) -> Result<DeadLetter, Refusal> {
-        let message =
-            if values { Some(self.message_at(dlq, row.lane, row.offset, found)?) } else { None };
+    fn letter(&self, dlq: TopicId, row: DeadRow, values: bool) -> Result<DeadLetter, Refusal> {
+        let message = if values { Some(self.message_at(dlq, row.lane, row.offset)?) } else { None };
         let id = self.message_id(dlq, row.lane, row.offset).under(row.restore);
         Ok(DeadLetter { id, row, message })
     }

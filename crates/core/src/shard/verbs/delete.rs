@@ -7,9 +7,10 @@ use crate::id::{Generation, Lane, Offset};
 use crate::limits::PAGE_MESSAGES_MAX;
 use crate::refusal::Decided;
 use crate::shard::chores::retention::lane_state;
+use crate::shard::context::Context;
 use crate::shard::{Group, Shard, Topic, done};
 
-impl Shard {
+impl Context<'_> {
     pub(crate) fn delete_group(&self, name: &GroupName) -> Decided {
         let (topic, group) = self.group_named(name)?;
         let (backlog, open) = (backlog(topic, group), group.open);
@@ -72,7 +73,9 @@ impl Shard {
         changes.push(Change::TopicGone(id));
         changes.push(Change::Garbage { id: id.0, garbage: Box::new(garbage) });
     }
+}
 
+impl Shard {
     fn discard_group(&self, topic: &Topic, group: &Group, decision: &mut Decision) {
         // A list of its own: each cursor searches it, and a deleted topic may have thousands of groups.
         let mut changes = Vec::new();

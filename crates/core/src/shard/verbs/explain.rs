@@ -13,15 +13,14 @@ use crate::id::{Lane, Offset, TopicId, no_text};
 use crate::limits::READ_LOOKUPS_MAX;
 use crate::message::Message;
 use crate::pack;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
+use crate::shard::context::Context;
 use crate::shard::ledger;
 use crate::shard::rules::tombstone::{self, Ended};
 use crate::shard::state::held::Held;
 use crate::shard::verbs::says::{self, Known};
 use crate::shard::{Group, Shard, Topic};
-use crate::time::Timestamp;
 use crate::view::Blocked;
 
 /// The message that is to be explained.
@@ -45,23 +44,25 @@ impl Shard {
             None => vec![Lookup::Message { topic, lane, offset }],
         }
     }
+}
 
-    pub(crate) fn explain(&self, now: Timestamp, explain: &Explain, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn explain(&self, explain: &Explain) -> Decided {
         let explained = match (explain, self.subject(explain)?) {
             (Explain::Effect(query), _) => {
-                let view = Box::new(self.looked_at(now, query, found)?);
-                Explained::Effect { says: ledger::of_effect(now, &view), view }
+                let view = Box::new(self.looked_at(query)?);
+                Explained::Effect { says: ledger::of_effect(self.now, &view), view }
             }
             (Explain::Group(name), _) => {
                 let (_, group) = self.group_named(name)?;
-                let view = Box::new(self.show_group(now, group));
-                Explained::Group { says: says::of_group(now, &view), view }
+                let view = Box::new(self.show_group(self.now, group));
+                Explained::Group { says: says::of_group(self.now, &view), view }
             }
             (Explain::Message { .. }, Some(subject)) => {
-                Explained::Message(self.explain_message(now, &subject, None, found)?)
+                Explained::Message(self.explain_message(&subject, None)?)
             }
             (Explain::Id { id, .. }, Some(subject)) => {
-                Explained::Message(self.explain_message(now, &subject, Some(id.restore), found)?)
+                Explained::Message(self.explain_message(&subject, Some(id.restore))?)
             }
             (Explain::Message { .. } | Explain::Id { .. }, None) => {
                 unreachable!("they are messages")
@@ -69,7 +70,9 @@ impl Shard {
         };
         Ok(Decision::reply(Reply::Explained(Box::new(explained))))
     }
+}
 
+impl Shard {
     /// The message that is asked about; None: something else is.
     fn subject(&self, explain: &Explain) -> Result<Option<Subject<'_>>, Rejection> {
         let (topic, lane, offset) = match explain {
@@ -95,13 +98,13 @@ impl Shard {
             Err(Rejection::NotFound(Missing::Message))
         }
     }
+}
 
+impl Context<'_> {
     fn explain_message(
         &self,
-        now: Timestamp,
         subject: &Subject<'_>,
         restore: Option<u32>,
-        found: &Found<'_>,
     ) -> Result<ExplainedMessage, Refusal> {
         let Subject { topic, lane, offset } = *subject;
         let groups = || topic.groups.values().map(|id| &self.groups[id]);
@@ -110,7 +113,7 @@ impl Shard {
         let message = match self.live.cache.get(topic.row.id, lane, offset) {
             _ if !is_kept => None,
             Some(kept) => Some(kept.message.clone()),
-            None => found.stored(topic.row.id, lane, offset)?,
+            None => self.rows.stored(topic.row.id, lane, offset)?,
         };
         let is_another = message
             .as_ref()
@@ -121,7 +124,7 @@ impl Shard {
         let mut needs: Reads = Vec::new();
         let mut in_groups = Vec::new();
         for group in groups() {
-            match self.in_group(now, subject, group, message.as_ref(), found) {
+            match self.in_group(subject, group, message.as_ref()) {
                 Ok(in_group) => in_groups.push(in_group),
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(refusal) => return Err(refusal),
@@ -129,7 +132,7 @@ impl Shard {
         }
         let mut history = None;
         if topic.settings.history {
-            match self.history(topic.row.id, lane, offset, found) {
+            match self.history(topic.row.id, lane, offset) {
                 Ok(events) => history = Some(events),
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(refusal) => return Err(refusal),
@@ -153,14 +156,12 @@ impl Shard {
 
     fn in_group(
         &self,
-        now: Timestamp,
         subject: &Subject<'_>,
         group: &Group,
         message: Option<&Arc<Message>>,
-        found: &Found<'_>,
     ) -> Result<InGroup, Refusal> {
         let Subject { topic, lane, offset } = *subject;
-        let known = self.known(now, subject, group, message, found)?;
+        let known = self.known(subject, group, message)?;
         let own = message.and_then(|message| message.envelope.retry_policy);
         let policy = own.map(|own| own.over(&topic.settings.retry_policy));
         let policy = policy.unwrap_or(topic.settings.retry_policy);
@@ -171,22 +172,22 @@ impl Shard {
             // As it is listed: the whole of it is with the dead letter.
             row.error.clone()
         } else {
-            self.last_error(group, lane, offset, entry, found)?
+            self.last_error(group, lane, offset, entry)?
         };
         let last_owner = entry.map_or_else(no_text, |entry| self.owners.name(entry.owner));
         let effects = match entry {
             Some(entry) => {
                 let held = Held { topic, group, lane, offset, entry };
-                self.effects_under(now, &held, found)?.all()
+                self.effects_under(&held)?.all()
             }
             None => Vec::new(),
         };
-        let effects = effects.into_iter().map(|row| self.show_effect(now, row)).collect();
-        let blocked = self.blocked(now, topic, group, lane);
+        let effects = effects.into_iter().map(|row| self.show_effect(row)).collect();
+        let blocked = self.blocked(self.now, topic, group, lane);
         let blocked = blocked.filter(|why| is_blocked_by(&known, *why));
         let (state, attempts) = in_a_word(&known);
         let told = says::Told {
-            now,
+            now: self.now,
             group,
             known: &known,
             max_attempts,
@@ -212,11 +213,9 @@ impl Shard {
 
     fn known<'a>(
         &self,
-        now: Timestamp,
         subject: &Subject<'_>,
         group: &'a Group,
         message: Option<&Arc<Message>>,
-        found: &Found<'_>,
     ) -> Result<Known<'a>, Refusal> {
         let Subject { topic, lane, offset } = *subject;
         let cursor = group.cursor(lane);
@@ -233,10 +232,10 @@ impl Shard {
         if offset < cursor.start.offset {
             return Ok(if message.is_some() { Known::Earlier } else { Known::Trimmed });
         }
-        match tombstone::find(now, group, lane, offset, found)? {
+        match tombstone::find(self.now, group, lane, offset, self.rows)? {
             Some(stone) => match stone.ended {
                 Ended::Dead { seq, .. } => {
-                    let row = self.dead_letter_row(topic.dlq, seq, found)?;
+                    let row = self.dead_letter_row(topic.dlq, seq)?;
                     Ok(Known::Dead { attempts: stone.attempt, row })
                 }
                 Ended::Acked => Ok(Known::Done(Some(stone.attempt))),
@@ -250,10 +249,9 @@ impl Shard {
         &self,
         dlq: Option<TopicId>,
         seq: u64,
-        found: &Found<'_>,
     ) -> Result<Option<Box<DeadRow>>, Refusal> {
         let Some(topic) = dlq else { return Ok(None) };
-        let row = found.row(Key::Dead { topic, seq })?;
+        let row = self.rows.row(Key::Dead { topic, seq })?;
         Ok(row.map(pack::dead_row).transpose()?.map(Box::new))
     }
 

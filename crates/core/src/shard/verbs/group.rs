@@ -4,21 +4,14 @@ use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{GroupName, Rejection, Reply, Start};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::limits::GROUP_BYTES_MAX;
-use crate::read_view::Found;
 use crate::refusal::Decided;
+use crate::shard::Topic;
+use crate::shard::context::Context;
 use crate::shard::verbs::seek::bytes_at;
-use crate::shard::{Shard, Topic};
-use crate::time::Timestamp;
 use crate::validate::check_name;
 
-impl Shard {
-    pub(crate) fn create_group(
-        &self,
-        now: Timestamp,
-        name: &GroupName,
-        start: Start,
-        found: &Found<'_>,
-    ) -> Decided {
+impl Context<'_> {
+    pub(crate) fn create_group(&self, name: &GroupName, start: Start) -> Decided {
         let topic = self.topic_named(&name.topic)?;
         if let Some(&group) = topic.groups.get(&name.group) {
             return Ok(Decision::reply(Reply::GroupExists { group }));
@@ -26,9 +19,9 @@ impl Shard {
         let starts = match start {
             Start::Earliest => earliest(topic),
             Start::Latest => latest(topic),
-            Start::Time(at) => self.offsets_since(now, topic, at, found)?,
+            Start::Time(at) => self.offsets_since(topic, at)?,
         };
-        let (row, ids) = self.new_group(now, topic, name, &starts)?;
+        let (row, ids) = self.new_group(topic, name, &starts)?;
         let mut changes = Vec::new();
         self.unmark_all(topic, &row, &mut changes);
         let decision =
@@ -46,7 +39,6 @@ impl Shard {
     /// A new group that begins at these offsets, and what the counter is then.
     pub(crate) fn new_group(
         &self,
-        now: Timestamp,
         topic: &Topic,
         name: &GroupName,
         starts: &[Offset],
@@ -63,8 +55,8 @@ impl Shard {
             id: GroupId(self.ids),
             topic: topic.row.id,
             name: name.group.clone(),
-            created_at: now,
-            seen: now,
+            created_at: self.now,
+            seen: self.now,
             paused: None,
             cursors: topic.lanes.iter().zip(starts).map(begin).collect(),
         };

@@ -6,12 +6,12 @@ use crate::id::{ConsumerId, OwnerId, Text};
 use crate::limits::CREDIT_MAX;
 use crate::refusal::Decided;
 use crate::settings::Groups;
+use crate::shard::context::Context;
+use crate::shard::done;
 use crate::shard::verbs::group::{earliest, latest};
-use crate::shard::{Shard, done};
-use crate::time::Timestamp;
 use crate::validate::{check_lease, check_owner};
 
-impl Shard {
+impl Context<'_> {
     /// The number of an owner, which is stored if it is new.
     pub(crate) fn owner_named(
         &self,
@@ -29,7 +29,7 @@ impl Shard {
     }
 
     /// Takes a consumer in, and makes its group where the topic allows that.
-    pub(crate) fn join(&self, now: Timestamp, join: &Join) -> Decided {
+    pub(crate) fn join(&self, join: &Join) -> Decided {
         check_owner(&join.owner)?;
         if !(1..=CREDIT_MAX).contains(&join.credit) {
             return Err(Rejection::invalid("credit", "is 1 to 10000").into());
@@ -55,7 +55,7 @@ impl Shard {
                         return Err(Rejection::invalid("start", "is earliest or latest").into());
                     }
                 };
-                let (row, _) = self.new_group(now, topic, &join.name, &starts)?;
+                let (row, _) = self.new_group(topic, &join.name, &starts)?;
                 ids += 2;
                 let group = row.id;
                 self.unmark_all(topic, &row, &mut changes);

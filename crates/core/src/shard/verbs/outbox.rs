@@ -16,9 +16,9 @@ use crate::limits::{OUTBOX_ROWS_MAX, OUTBOX_WAITING_MAX, REASON_BYTES_MAX};
 use crate::message::DeathReason;
 use crate::pack;
 use crate::placement::is_dead_letters;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::MarkKind;
+use crate::shard::context::Context;
 use crate::shard::rules::bury::Letter;
 use crate::shard::verbs::produce::Stored;
 use crate::shard::verbs::produce::{Beside, message};
@@ -34,22 +34,20 @@ impl Shard {
     fn mark(&self, kind: MarkKind, of: ShardId) -> u64 {
         self.marks.get(&(kind, u64::from(of.0))).copied().unwrap_or(0)
     }
+}
 
+impl Context<'_> {
     fn set_mark(&self, kind: MarkKind, of: ShardId, value: u64) -> Change {
         Change::Mark { kind, id: u64::from(of.0), value }
     }
 
     /// The shard of its requested topic, if it is not this one: its key is looked at there.
-    pub(crate) fn elsewhere(
-        &self,
-        now: Timestamp,
-        produce: &Produce,
-    ) -> Result<Option<ShardId>, Rejection> {
+    pub(crate) fn elsewhere(&self, produce: &Produce) -> Result<Option<ShardId>, Rejection> {
         let shard = produce.topic.shard(self.config.shards);
         if shard == self.config.shard {
             return Ok(None);
         }
-        self.check_produce(now, produce)?;
+        self.check_produce(produce)?;
         let last = produce.final_topic();
         if is_dead_letters(&last.topic) {
             return Err(Rejection::invalid("topic", "dead letters are not produced"));
@@ -88,7 +86,9 @@ impl Shard {
         changes.push(Change::Outbox { target, seq, message });
         changes.push(self.set_mark(MarkKind::OutboxNext, target, seq + 1));
     }
+}
 
+impl Shard {
     pub(crate) fn send_reads(&self, target: ShardId) -> Reads {
         let from = self.mark(MarkKind::OutboxDone, target);
         if from < self.mark(MarkKind::OutboxNext, target) {
@@ -97,25 +97,29 @@ impl Shard {
             Vec::new()
         }
     }
+}
 
+impl Context<'_> {
     /// The next window to a target. Comes from the shard itself.
-    pub(crate) fn send(&self, now: Timestamp, target: ShardId, found: &Found<'_>) -> Decided {
+    pub(crate) fn send(&self, target: ShardId) -> Decided {
         let again = |at| Note::Chore(Chore::Send { target }, at);
         let from = self.mark(MarkKind::OutboxDone, target);
         if from >= self.mark(MarkKind::OutboxNext, target) {
             return Ok(Decision { notes: vec![again(None)], ..done() });
         }
-        let rows = found.outbox(target, from)?;
+        let rows = self.rows.outbox(target, from)?;
         let messages = rows.into_iter().take(OUTBOX_ROWS_MAX).map(pack::open);
         let messages = messages.collect::<Result<_, _>>()?;
         let arrive = Arrive { source: self.config.shard, from, messages };
         Ok(Decision {
-            notes: vec![again(Some(now.after(SEND_AGAIN_MS)))],
+            notes: vec![again(Some(self.now.after(SEND_AGAIN_MS)))],
             effects: vec![Effect::Send(target, Box::new(arrive))],
             ..done()
         })
     }
+}
 
+impl Shard {
     /// Keyed messages may have arrived by another way.
     pub(crate) fn arrive_reads(&self, arrive: &Arrive) -> Reads {
         let keyed =
@@ -125,9 +129,11 @@ impl Shard {
         reads.dedup();
         reads
     }
+}
 
+impl Context<'_> {
     /// Stores what comes from another shard, each message once.
-    pub(crate) fn arrive(&self, now: Timestamp, arrive: &Arrive, found: &Found<'_>) -> Decided {
+    pub(crate) fn arrive(&self, arrive: &Arrive) -> Decided {
         let Arrive { source, from, messages } = arrive;
         let expected = self.mark(MarkKind::Arrived, *source).max(*from);
         let mut decision = done();
@@ -142,7 +148,7 @@ impl Shard {
                 break;
             }
             let produce = message.produce();
-            match self.store(now, &produce, Some(&mut beside), found, &mut decision) {
+            match self.store(&produce, Some(&mut beside), &mut decision) {
                 Ok(Stored::Here(_)) => through += 1,
                 Ok(Stored::Elsewhere(target, onward)) => {
                     through += 1;
@@ -168,16 +174,20 @@ impl Shard {
         decision.reply = Reply::Arrived(Arrived { target, through, refused });
         Ok(decision)
     }
+}
 
+impl Shard {
     pub(crate) fn arrived_reads(&self, arrived: &Arrived) -> Reads {
         match arrived.refused {
             Some(_) => vec![Lookup::Outbox { target: arrived.target, from: arrived.through }],
             None => Vec::new(),
         }
     }
+}
 
+impl Context<'_> {
     /// Deletes what has arrived; what never will becomes a dead letter of the topic it came from.
-    pub(crate) fn arrived(&self, now: Timestamp, arrived: &Arrived, found: &Found<'_>) -> Decided {
+    pub(crate) fn arrived(&self, arrived: &Arrived) -> Decided {
         let Arrived { target, through, refused } = arrived;
         let target = *target;
         let first = self.mark(MarkKind::OutboxDone, target);
@@ -188,10 +198,10 @@ impl Shard {
             && through == arrived.through
             && through < next
         {
-            let rows = found.outbox(target, through)?;
+            let rows = self.rows.outbox(target, through)?;
             if let Some(row) = rows.first() {
                 let message: Outgoing = pack::open(row)?;
-                self.return_to_sender(now, &message, why, &mut decision.changes);
+                self.return_to_sender(&message, why, &mut decision.changes);
             }
             through += 1;
         }
@@ -202,7 +212,7 @@ impl Shard {
         }
         // An answer that is told again moves nothing, and sends nothing.
         if through > first {
-            let more = (through < next).then_some(now);
+            let more = (through < next).then_some(self.now);
             decision.notes.push(Note::Chore(Chore::Send { target }, more));
         }
         Ok(decision)
@@ -215,13 +225,7 @@ impl Shard {
     }
 
     /// The target would not have it. If its topic is gone by now there is nobody to tell.
-    fn return_to_sender(
-        &self,
-        now: Timestamp,
-        outgoing: &Outgoing,
-        why: &Text,
-        changes: &mut Vec<Change>,
-    ) {
+    fn return_to_sender(&self, outgoing: &Outgoing, why: &Text, changes: &mut Vec<Change>) {
         let Sender { topic, group, lane, message: id } = &outgoing.sender;
         let Some(source) = self.topics.get(topic) else { return };
         // There is no dead letter of a dead letter: what one brought forth lies beside it.
@@ -243,11 +247,13 @@ impl Shard {
             first_delivered_at: None,
             had_effects: false,
             effects_until: None,
-            message: message(self.config.restore, now, &outgoing.produce()),
+            message: message(self.config.restore, self.now, &outgoing.produce()),
         };
-        self.store_letter(now, letter, changes);
+        self.store_letter(self.now, letter, changes);
     }
+}
 
+impl Shard {
     /// Messages that were on their way when the last owner went.
     pub(crate) fn recover_outbox(&mut self, now: Timestamp) {
         let targets =

@@ -4,14 +4,15 @@ use crate::change::{Change, Decision, Forgot, GroupRow, TopicRow};
 use crate::command::{PatchTopic, Rejection, Reply};
 use crate::refusal::Decided;
 use crate::settings::Settings;
+use crate::shard::Topic;
+use crate::shard::context::Context;
 use crate::shard::verbs::view::show_topic;
-use crate::shard::{Shard, Topic};
 use crate::time::Timestamp;
 
-impl Shard {
+impl Context<'_> {
     /// Holds for what is decided from then on: running leases keep their end, and lowering a limit takes
     /// nothing back.
-    pub(crate) fn patch_topic(&self, now: Timestamp, patch: &PatchTopic) -> Decided {
+    pub(crate) fn patch_topic(&self, patch: &PatchTopic) -> Decided {
         let topic = self.topic_named(&patch.name)?;
         if topic.is_dlq() {
             return Err(Rejection::DeadLetterTopic.into());
@@ -21,7 +22,7 @@ impl Shard {
         merged.history = merged.history.or(topic.row.patch.history.map(|_| false));
         let settings = self.config.defaults.with(&merged);
         settings.check().map_err(Rejection::from)?;
-        let forgot = forgot(now, topic, &settings);
+        let forgot = forgot(self.now, topic, &settings);
         let row = TopicRow { patch: merged, forgot, ..topic.row.clone() };
         if row == topic.row {
             return Ok(Decision::reply(Reply::Topic(Box::new(show_topic(topic)))));
@@ -31,7 +32,8 @@ impl Shard {
         if changed.settings.group_idle_ms != topic.settings.group_idle_ms {
             // Who was there when is written down only where it matters: groups are idle from now on.
             let groups = topic.groups.values().map(|id| self.groups[id].row.clone());
-            let groups = groups.map(|row| Change::Group(Box::new(GroupRow { seen: now, ..row })));
+            let groups =
+                groups.map(|row| Change::Group(Box::new(GroupRow { seen: self.now, ..row })));
             decision.changes.extend(groups);
         }
         Ok(decision.with(Change::Topic(Box::new(row))))

@@ -5,15 +5,15 @@ use crate::command::{GroupName, Pause};
 use crate::id::cut;
 use crate::limits::REASON_BYTES_MAX;
 use crate::refusal::Decided;
-use crate::shard::{Shard, done};
-use crate::time::Timestamp;
+use crate::shard::context::Context;
+use crate::shard::done;
 
-impl Shard {
+impl Context<'_> {
     /// Nothing new is leased; what is leased may still be settled. Waiting uses up no attempt.
-    pub(crate) fn pause(&self, now: Timestamp, pause: &Pause) -> Decided {
+    pub(crate) fn pause(&self, pause: &Pause) -> Decided {
         let (_, group) = self.group_named(&pause.name)?;
-        let before = group.row.paused.as_ref().filter(|_| group.is_paused(now));
-        let since = before.map_or(now, |paused| paused.since);
+        let before = group.row.paused.as_ref().filter(|_| group.is_paused(self.now));
+        let since = before.map_or(self.now, |paused| paused.since);
         let paused = Paused {
             since,
             by: cut(&pause.by, REASON_BYTES_MAX),
@@ -23,12 +23,12 @@ impl Shard {
         Ok(self.set_paused(&group.row, Some(paused)))
     }
 
-    pub(crate) fn resume(&self, now: Timestamp, name: &GroupName) -> Decided {
+    pub(crate) fn resume(&self, name: &GroupName) -> Decided {
         let (_, group) = self.group_named(name)?;
         match group.row.paused {
             None => Ok(done()),
             // A paused group is not idle: its time begins now.
-            Some(_) => Ok(self.set_paused(&GroupRow { seen: now, ..group.row.clone() }, None)),
+            Some(_) => Ok(self.set_paused(&GroupRow { seen: self.now, ..group.row.clone() }, None)),
         }
     }
 

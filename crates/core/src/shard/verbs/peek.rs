@@ -15,8 +15,8 @@ use crate::command::{
 use crate::id::{Lane, Offset, Text, no_text};
 use crate::limits::PEEK_ERRORS_MAX;
 use crate::message::Message;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
+use crate::shard::context::Context;
 use crate::shard::{Group, Shard, Topic};
 
 /// What a peek is about.
@@ -42,10 +42,12 @@ impl Shard {
             from < topic.lane(lane).high && self.live.cache.get(topic_id, lane, from).is_none();
         if is_read { vec![Lookup::Pages { topic: topic_id, lane, from }] } else { Vec::new() }
     }
+}
 
-    pub(crate) fn peek(&self, peek: &Peek, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn peek(&self, peek: &Peek) -> Decided {
         let view = self.peek_view(peek)?;
-        let slice = self.peek_slice(&view, found)?;
+        let slice = self.peek_slice(&view)?;
         let mut peeked = Peeked { messages: Vec::new(), scanned: 0, next: Some(slice.end) };
         let mut needs: Reads = Vec::new();
         let mut errors = 0;
@@ -67,7 +69,7 @@ impl Shard {
             }
             let entry = view.group.and_then(|group| entry_of(group, view.lane, offset));
             errors += usize::from(entry.is_some_and(|entry| entry.error == LastError::Note));
-            match self.peek_message(&view, offset, message, state, entry, found) {
+            match self.peek_message(&view, offset, message, state, entry) {
                 Ok(message) => peeked.messages.push(message),
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(refusal) => return Err(refusal),
@@ -80,7 +82,9 @@ impl Shard {
         peeked.next = peeked.next.filter(|next| *next < high);
         Ok(Decision::reply(Reply::Peeked(Box::new(peeked))))
     }
+}
 
+impl Shard {
     fn peek_view(&self, peek: &Peek) -> Result<View<'_>, Rejection> {
         let topic = self.topic_named(&peek.topic)?;
         if peek.partition >= topic.row.partitions {
@@ -108,14 +112,16 @@ impl Shard {
         let open = cursors.filter_map(|cursor| cursor.open.range(from, first).next());
         open.map(|(offset, _)| offset).min().unwrap_or(from.max(first))
     }
+}
 
+impl Context<'_> {
     fn is_shown(&self, view: &View<'_>, offset: Offset) -> bool {
         let mut groups = view.topic.groups.values().map(|group| &self.groups[group]);
         offset >= view.topic.lane(view.lane).first
             || groups.any(|group| group.cursor(view.lane).open.contains(offset))
     }
 
-    fn peek_slice(&self, view: &View<'_>, found: &Found<'_>) -> Result<Slice, Refusal> {
+    fn peek_slice(&self, view: &View<'_>) -> Result<Slice, Refusal> {
         let View { topic, lane, from, .. } = *view;
         if from >= topic.lane(lane).high {
             return Ok(Slice { messages: Vec::new(), end: from });
@@ -125,7 +131,7 @@ impl Shard {
             let messages = (from..).zip(kept.iter().map(|kept| kept.message.clone())).collect();
             return Ok(Slice { messages, end: from + kept.len() as u64 });
         }
-        let run = found.pages(topic.row.id, lane, from)?;
+        let run = self.rows.pages(topic.row.id, lane, from)?;
         let messages = run.pages.into_iter().flat_map(|page| (page.base..).zip(page.messages));
         let messages = messages.map(|(offset, kept)| (offset, kept.message));
         Ok(Slice {
@@ -141,10 +147,9 @@ impl Shard {
         message: Arc<Message>,
         state: Option<PeekState>,
         entry: Option<&Entry>,
-        found: &Found<'_>,
     ) -> Result<PeekedMessage, Refusal> {
         let last_error = match view.group {
-            Some(group) => self.last_error(group, view.lane, offset, entry, found)?,
+            Some(group) => self.last_error(group, view.lane, offset, entry)?,
             None => no_text(),
         };
         Ok(PeekedMessage {

@@ -14,12 +14,10 @@ use crate::limits::{
 };
 use crate::message::Message;
 use crate::pack::{dataset_hash, pointer_row};
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
-use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::state::held::Held;
-use crate::time::Timestamp;
 
 fn key_of(topic: TopicId, name: &PointerName) -> Key {
     let PointerName { dataset, version, partition_key } = name;
@@ -74,22 +72,20 @@ pub(crate) fn pointer_reads(topic: TopicId, commit: &Commit) -> impl Iterator<It
     commit.pointers.iter().map(move |set| Lookup::Row(key_of(topic, &set.name)))
 }
 
-impl Shard {
+impl Context<'_> {
     /// Sets the pointers of a commit, or none.
     pub(crate) fn point(
         &self,
-        now: Timestamp,
         commit: &Commit,
         held: &Held<'_>,
         message: &Message,
-        found: &Found<'_>,
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
         let topic = held.topic.row.id;
         let id = message.origin.unwrap_or_else(|| self.id_of(held, message));
         let mut needs: Reads = Vec::new();
         for (index, set) in commit.pointers.iter().enumerate() {
-            let before = match found.row(key_of(topic, &set.name)) {
+            let before = match self.rows.row(key_of(topic, &set.name)) {
                 Ok(row) => row.map(pointer_row).transpose()?.map(|row| row.pointer),
                 Err(more) => {
                     needs.extend(more);
@@ -111,7 +107,7 @@ impl Shard {
                 name,
                 location,
                 checksum,
-                committed_at: now,
+                committed_at: self.now,
                 message: id,
                 group: held.group.row.name.clone(),
                 attempt: held.entry.attempt,
@@ -121,21 +117,21 @@ impl Shard {
         if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
     }
 
-    pub(crate) fn view_pointer(&self, query: &PointerQuery, found: &Found<'_>) -> Decided {
+    pub(crate) fn view_pointer(&self, query: &PointerQuery) -> Decided {
         check_name(&query.name)?;
         let topic = self.topic_named(&query.topic)?.row.id;
-        let row = found.row(key_of(topic, &query.name))?;
+        let row = self.rows.row(key_of(topic, &query.name))?;
         let row = row.ok_or(Rejection::NotFound(Missing::Pointer))?;
         Ok(Decision::reply(Reply::Pointer(Box::new(pointer_row(row)?.pointer))))
     }
 
-    pub(crate) fn list_pointers(&self, list: &ListPointers, found: &Found<'_>) -> Decided {
+    pub(crate) fn list_pointers(&self, list: &ListPointers) -> Decided {
         let ListPointers { dataset, version, after, limit, .. } = list;
         check_text("dataset", dataset)?;
         check_text("version", version)?;
         let topic = self.topic_named(&list.topic)?.row.id;
         let after = after.clone().unwrap_or_else(|| Text::from(""));
-        let (rows, is_all) = found.pointers(topic, dataset_hash(dataset, version), after)?;
+        let (rows, is_all) = self.rows.pointers(topic, dataset_hash(dataset, version), after)?;
         let limit = (*limit as usize).min(POINTER_ROWS_MAX);
         let more = !is_all || rows.len() > limit;
         let pointers = rows.into_iter().take(limit).map(|row| Ok(pointer_row(row)?.pointer));

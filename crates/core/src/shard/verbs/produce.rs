@@ -11,10 +11,10 @@ use crate::limits::{
     KEY_BYTES_MAX, TENANT_BYTES_MAX,
 };
 use crate::message::{Envelope, Message, Receipt, tenant_of};
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::Hash16;
 use crate::settings::Keyless;
+use crate::shard::context::Context;
 use crate::shard::rules::dedupe::{Keyed, content};
 use crate::shard::rules::partition;
 use crate::shard::{Shard, Topic, done};
@@ -63,18 +63,22 @@ impl Shard {
         }
         reads
     }
+}
 
+impl Context<'_> {
     /// The order of the checks is part of the contract: a repeat of a done key is answered from its
     /// record even when the deadline has passed or the topic is full.
-    pub(crate) fn produce(&self, now: Timestamp, produce: &Produce, found: &Found<'_>) -> Decided {
+    pub(crate) fn produce(&self, produce: &Produce) -> Decided {
         let mut decision = done();
-        decision.reply = match self.store(now, produce, None, found, &mut decision)? {
+        decision.reply = match self.store(produce, None, &mut decision)? {
             Stored::Here(receipt) => Reply::Produced(receipt),
             Stored::Elsewhere(_, onward) => Reply::Elsewhere(Box::new(Command::Produce(onward))),
         };
         Ok(decision)
     }
+}
 
+impl Shard {
     /// The name of its key, by the topic that was asked for.
     fn keyed<'a>(&self, produce: &'a Produce) -> Result<Option<Keyed<'a>>, Rejection> {
         let envelope = &produce.envelope;
@@ -84,14 +88,14 @@ impl Shard {
         }
         Ok(Keyed::of(self.topic_named(&produce.topic)?.row.id, envelope))
     }
+}
 
+impl Context<'_> {
     /// Stores a message, alone or `beside` others that the same decision stores.
     pub(crate) fn store(
         &self,
-        now: Timestamp,
         produce: &Produce,
         mut beside: Option<&mut Beside>,
-        found: &Found<'_>,
         decision: &mut Decision,
     ) -> Result<Stored, Refusal> {
         check_syntax(produce)?;
@@ -106,14 +110,14 @@ impl Shard {
                     return Err(Rejection::KeyConflict.into());
                 }
                 Some((_, None)) => None,
-                None => keyed.taken(now, produce, found)?,
+                None => keyed.taken(self.now, produce, self.rows)?,
             };
             if let Some(receipt) = taken {
                 return Ok(Stored::Here(receipt));
             }
         }
         let others = beside.as_deref();
-        let onward = self.goes_on(now, produce, keyed.as_ref(), others, found, decision)?;
+        let onward = self.goes_on(produce, keyed.as_ref(), others, decision)?;
         if let Some((target, onward)) = onward {
             if let (Some(beside), Some(keyed)) = (&mut beside, &keyed) {
                 beside.keys.insert(keyed.hash(), (content(produce), None));
@@ -131,7 +135,7 @@ impl Shard {
         let turn = turn.copied().unwrap_or(topic.keyless_turn);
         let (partition, turn) = choose_partition(produce, topic, turn)?;
         if !beside.as_ref().is_some_and(|beside| beside.arrives) {
-            check_deadline(now, produce)?;
+            check_deadline(self.now, produce)?;
         }
         self.check_size(produce)?;
         let lane = Lane::of(partition);
@@ -160,20 +164,20 @@ impl Shard {
         if let Some(keyed) = &keyed {
             let expires = match produce.routed {
                 Some(Routed { expires, .. }) => expires,
-                None => now.after(self.topic_named(&produce.topic)?.settings.dedupe_ttl_ms),
+                None => self.now.after(self.topic_named(&produce.topic)?.settings.dedupe_ttl_ms),
             };
-            self.take_key(now, keyed, expires, produce, &receipt, &mut decision.changes);
+            self.take_key(keyed, expires, produce, &receipt, &mut decision.changes);
         }
-        let message = Arc::new(message(self.config.restore, now, produce));
+        let message = Arc::new(message(self.config.restore, self.now, produce));
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
         decision.notes.extend(turn.map(|turn| Note::KeylessTurn { topic: topic.row.id, turn }));
         Ok(Stored::Here(receipt))
     }
 
     /// What can be told of a message before its topic is known.
-    pub(crate) fn check_produce(&self, now: Timestamp, produce: &Produce) -> Result<(), Rejection> {
+    pub(crate) fn check_produce(&self, produce: &Produce) -> Result<(), Rejection> {
         check_syntax(produce)?;
-        check_deadline(now, produce)?;
+        check_deadline(self.now, produce)?;
         self.check_size(produce)
     }
 

@@ -14,13 +14,12 @@ use crate::command::{Purge, Rejection, Reply};
 use crate::id::{Lane, MessageId, Offset, ShardId};
 use crate::limits::PURGE_MAX;
 use crate::pack;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
 use crate::shard::chores::retention::lane_state;
+use crate::shard::context::Context;
 use crate::shard::state::held::Held;
 use crate::shard::{Shard, Topic, done};
-use crate::time::Timestamp;
 
 /// The ids that name a place among the dead letters of `dlq`, each once.
 fn ids_within(shard: ShardId, dlq: &Topic, ids: &[MessageId]) -> BTreeSet<MessageId> {
@@ -43,31 +42,28 @@ impl Shard {
         let absent = ids.filter(|id| self.live.cache.get(dlq, id.lane, id.offset).is_none());
         absent.map(|id| Lookup::Message { topic: dlq, lane: id.lane, offset: id.offset }).collect()
     }
+}
 
-    pub(crate) fn purge(&self, now: Timestamp, purge: &Purge, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn purge(&self, purge: &Purge) -> Decided {
         let source = self.topic_named(&purge.topic)?;
-        let rows = self.meant(source, purge, found)?;
+        let rows = self.meant(source, purge)?;
         let mut decision = done();
         if let Some(dlq) = source.dlq {
             let dlq = &self.topics[&dlq];
-            self.drop_dead(now, source, dlq, &rows, found, &mut decision.changes)?;
+            self.drop_dead(source, dlq, &rows, &mut decision.changes)?;
             self.close_ranks(dlq, &rows, &mut decision.changes);
         }
         Ok(Decision { reply: Reply::Purged { purged: rows.len() as u64 }, ..decision })
     }
 
-    pub(crate) fn would_purge(&self, purge: &Purge, found: &Found<'_>) -> Decided {
-        let rows = self.meant(self.topic_named(&purge.topic)?, purge, found)?;
+    pub(crate) fn would_purge(&self, purge: &Purge) -> Decided {
+        let rows = self.meant(self.topic_named(&purge.topic)?, purge)?;
         Ok(Decision::reply(Reply::Purged { purged: rows.len() as u64 }))
     }
 
     /// Those that are named and there.
-    fn meant(
-        &self,
-        source: &Topic,
-        purge: &Purge,
-        found: &Found<'_>,
-    ) -> Result<Vec<DeadRow>, Refusal> {
+    fn meant(&self, source: &Topic, purge: &Purge) -> Result<Vec<DeadRow>, Refusal> {
         if purge.ids.len() > PURGE_MAX {
             return Err(Rejection::invalid("ids", format!("are at most {PURGE_MAX}")).into());
         }
@@ -75,7 +71,7 @@ impl Shard {
         let mut needs: Reads = Vec::new();
         let mut rows: Vec<DeadRow> = Vec::new();
         for id in ids_within(self.config.shard, dlq, &purge.ids) {
-            match self.dead_row_at(dlq, id.lane, id.offset, found) {
+            match self.dead_row_at(dlq, id.lane, id.offset) {
                 // Offsets are reused after a restore: an id issued before it may name another dead letter.
                 Ok(row) => rows.extend(row.filter(|row| row.restore == id.restore)),
                 Err(Refusal::Needs(more)) => needs.extend(more),
@@ -91,25 +87,22 @@ impl Shard {
         dlq: &Topic,
         lane: Lane,
         offset: Offset,
-        found: &Found<'_>,
     ) -> Result<Option<DeadRow>, Refusal> {
         let topic = dlq.row.id;
-        let message = self.dead_message(topic, lane, offset, found)?;
+        let message = self.dead_message(topic, lane, offset)?;
         let Some(seq) = message.and_then(|dead| dead.death.as_ref().map(|death| death.seq)) else {
             return Ok(None);
         };
-        let row = found.row(Key::Dead { topic, seq })?;
+        let row = self.rows.row(Key::Dead { topic, seq })?;
         Ok(row.map(pack::dead_row).transpose()?)
     }
 
     /// Deletes dead letters: their rows and pages, and open deliveries of them with their effects.
     pub(crate) fn drop_dead(
         &self,
-        now: Timestamp,
         source: &Topic,
         dlq: &Topic,
         rows: &[DeadRow],
-        found: &Found<'_>,
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
         let mut needs: Reads = Vec::new();
@@ -120,7 +113,7 @@ impl Shard {
                 let group = &self.groups[id];
                 if let Some(open) = group.cursor(lane).open.get(offset) {
                     let held = Held { topic: dlq, group, lane, offset, entry: &open.entry };
-                    self.purge_open(now, &held, found, changes, &mut needs)?;
+                    self.purge_open(&held, changes, &mut needs)?;
                 }
             }
             changes.push(Change::MessageGone { topic, lane, offset });

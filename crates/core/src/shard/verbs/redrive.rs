@@ -9,11 +9,10 @@ use crate::id::cut;
 use crate::limits::REASON_BYTES_MAX;
 use crate::message::{DeathReason, Message};
 use crate::pack;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
+use crate::shard::context::Context;
 use crate::shard::{Shard, Topic, done};
-use crate::time::Timestamp;
 
 impl Shard {
     pub(crate) fn redrive_reads(&self, redrive: &Redrive) -> Reads {
@@ -35,15 +34,17 @@ impl Shard {
         });
         Ok((source, dlq.ok_or(Rejection::NotFound(Missing::Message))?))
     }
+}
 
+impl Context<'_> {
     /// To the end of its partition, to its group only, with attempts from 1, under its old identity.
-    pub(crate) fn redrive(&self, now: Timestamp, redrive: &Redrive, found: &Found<'_>) -> Decided {
+    pub(crate) fn redrive(&self, redrive: &Redrive) -> Decided {
         let (source, dlq) = self.dead_letters(redrive)?;
         let lane = redrive.id.lane;
-        let dead = self.dead_message(dlq, lane, redrive.id.offset, found)?;
+        let dead = self.dead_message(dlq, lane, redrive.id.offset)?;
         let dead = dead.ok_or(Rejection::NotFound(Missing::Message))?;
         let death = dead.death.as_ref().ok_or(Rejection::NotFound(Missing::Message))?;
-        let listed = found.row(Key::Dead { topic: dlq, seq: death.seq })?;
+        let listed = self.rows.row(Key::Dead { topic: dlq, seq: death.seq })?;
         let listed: DeadRow = pack::dead_row(listed.ok_or(Rejection::NotFound(Missing::Message))?)?;
         if listed.restore != redrive.id.restore {
             // Offsets are reused after a restore: the id was issued before it, for another dead letter.
@@ -61,7 +62,7 @@ impl Shard {
         }
         let kept_until = listed.effects_until;
         let kept_until = kept_until.unwrap_or(death.at.after(source.settings.effect_ttl_ms));
-        if death.had_effects && now >= kept_until && !redrive.force {
+        if death.had_effects && self.now >= kept_until && !redrive.force {
             return Err(Rejection::EffectsExpired.into());
         }
         self.check_storage()?;
@@ -81,7 +82,7 @@ impl Shard {
         let redriven = Redriven {
             by: cut(&redrive.by, REASON_BYTES_MAX),
             reason: cut(&redrive.reason, REASON_BYTES_MAX),
-            at: now,
+            at: self.now,
             new,
         };
         let state = source.lane(lane);

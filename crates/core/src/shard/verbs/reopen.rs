@@ -8,10 +8,10 @@ use crate::command::Repaired;
 use crate::id::{Lane, Offset, OwnerId};
 use crate::limits::BLOCK_OFFSETS;
 use crate::message::Kept;
-use crate::read_view::Found;
 use crate::refusal::Decided;
+use crate::shard::context::Context;
 use crate::shard::verbs::repair::{next, reply};
-use crate::shard::{Cursor, Group, Shard, Topic};
+use crate::shard::{Cursor, Group, Topic};
 use crate::time::Timestamp;
 
 /// The attempt of a message that was opened again: above any that its old tokens may have.
@@ -20,16 +20,9 @@ const REOPENED_ATTEMPT: u32 = 1 << 16;
 /// The last owner of a message that was opened again.
 const REPAIR: &str = "shard repair";
 
-impl Shard {
+impl Context<'_> {
     /// As much of the next damaged block as one read of pages covers.
-    pub(crate) fn repair_blocks(
-        &self,
-        now: Timestamp,
-        topic: &Topic,
-        lane: Lane,
-        dry_run: bool,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn repair_blocks(&self, topic: &Topic, lane: Lane, dry_run: bool) -> Decided {
         let groups = topic.groups.values().map(|id| &self.groups[id]);
         let mut damaged = groups
             .flat_map(|group| group.cursor(lane).damaged.keys().map(move |block| (group, *block)));
@@ -44,25 +37,17 @@ impl Shard {
             let notes = vec![Note::Repaired { topic: topic.row.id, lane }];
             return Ok(Decision { notes, ..reply(Repaired::default()) });
         };
-        self.reopen(now, topic, group, lane, block, found)
+        self.reopen(topic, group, lane, block)
     }
 
-    fn reopen(
-        &self,
-        now: Timestamp,
-        topic: &Topic,
-        group: &Group,
-        lane: Lane,
-        block: u64,
-        found: &Found<'_>,
-    ) -> Decided {
+    fn reopen(&self, topic: &Topic, group: &Group, lane: Lane, block: u64) -> Decided {
         let cursor = group.cursor(lane);
         let (id, damaged) = (group.row.id, &cursor.damaged[&block]);
         let (from, to) = extent(cursor, block);
         let from = from.max(damaged.repaired_to);
-        let run = found.pages(topic.row.id, lane, from)?;
+        let run = self.rows.pages(topic.row.id, lane, from)?;
         let end = run.end.min(to);
-        let begun = found.held_by_offset(cursor.start.generation, lane, from, end)?;
+        let begun = self.rows.held_by_offset(cursor.start.generation, lane, from, end)?;
         let messages = run.pages.iter().flat_map(|page| (page.base..).zip(&page.messages));
         let is_unknown =
             |offset: Offset| (from..end).contains(&offset) && !cursor.open.contains(offset);
@@ -75,7 +60,7 @@ impl Shard {
                 continue;
             }
             let begun = begun.get(&offset).copied().unwrap_or(0);
-            let entry = reopened(now, topic, kept, owner, begun);
+            let entry = reopened(self.now, topic, kept, owner, begun);
             opened.push(offset);
             changes.push(Change::Open { group: id, lane, offset, entry, holder: None });
         }

@@ -14,8 +14,8 @@ use crate::effect::DoubtCause;
 use crate::id::{Lane, Offset, Text};
 use crate::limits::PAGE_MESSAGES_MAX;
 use crate::message::{Envelope, Message};
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
+use crate::shard::context::Context;
 use crate::shard::state::held::Held;
 use crate::shard::verbs::seek::bytes_at;
 use crate::shard::{Cursor, Shard, Topic, done};
@@ -35,9 +35,11 @@ impl Shard {
             Vec::new()
         }
     }
+}
 
+impl Context<'_> {
     /// One step. The reply says where the next one begins.
-    pub(crate) fn repair(&self, now: Timestamp, repair: &Repair, found: &Found<'_>) -> Decided {
+    pub(crate) fn repair(&self, repair: &Repair) -> Decided {
         let topic = self.topic_named(&repair.topic)?;
         if repair.partition >= topic.row.partitions {
             let says = format!("must be below {}", topic.row.partitions);
@@ -46,30 +48,26 @@ impl Shard {
         let lane = Lane::of(repair.partition);
         let from = self.repair_from(topic, lane, repair.from);
         if from < topic.lane(lane).high {
-            return self.repair_pages(now, topic, lane, from, repair.dry_run, found);
+            return self.repair_pages(topic, lane, from, repair.dry_run);
         }
-        self.repair_blocks(now, topic, lane, repair.dry_run, found)
+        self.repair_blocks(topic, lane, repair.dry_run)
     }
+}
 
+impl Shard {
     /// The lowest offset from `from` on that some group may need.
     fn repair_from(&self, topic: &Topic, lane: Lane, from: Offset) -> Offset {
         let cursors = topic.groups.values().map(|id| self.groups[id].cursor(lane));
         let lowest = cursors.map(Cursor::low).chain([topic.lane(lane).first]).min();
         from.max(lowest.unwrap_or(0))
     }
+}
 
+impl Context<'_> {
     /// Looks at the pages of one read. Stops after the first that had to be repaired.
-    fn repair_pages(
-        &self,
-        now: Timestamp,
-        topic: &Topic,
-        lane: Lane,
-        from: Offset,
-        dry_run: bool,
-        found: &Found<'_>,
-    ) -> Decided {
+    fn repair_pages(&self, topic: &Topic, lane: Lane, from: Offset, dry_run: bool) -> Decided {
         let state = topic.lane(lane);
-        let (pages, end) = found.page_states(topic.row.id, lane, from)?;
+        let (pages, end) = self.rows.page_states(topic.row.id, lane, from)?;
         let mut expected = from;
         for page in pages {
             let is_whole = page.content.is_ok();
@@ -77,7 +75,7 @@ impl Shard {
             let base = page.content.as_ref().map_or(expected, |content| content.base);
             if base > expected && !topic.is_dlq() {
                 let gap = Gap { from: expected, to: base, bytes: page.bytes_before(), at: page.at };
-                if let Some(step) = self.lose(now, topic, lane, gap, dry_run, found)? {
+                if let Some(step) = self.lose(topic, lane, gap, dry_run)? {
                     return Ok(step);
                 }
             }
@@ -94,8 +92,8 @@ impl Shard {
         }
         let end = end.min(state.high).max(expected);
         if expected < end && !topic.is_dlq() {
-            let gap = Gap { from: expected, to: end, bytes: None, at: now };
-            if let Some(step) = self.lose(now, topic, lane, gap, dry_run, found)? {
+            let gap = Gap { from: expected, to: end, bytes: None, at: self.now };
+            if let Some(step) = self.lose(topic, lane, gap, dry_run)? {
                 return Ok(step);
             }
         }
@@ -105,12 +103,10 @@ impl Shard {
     /// Nothing is stored in a gap. Below the first kept offset that is as it should be, unless a message is open there.
     fn lose(
         &self,
-        now: Timestamp,
         topic: &Topic,
         lane: Lane,
         gap: Gap,
         dry_run: bool,
-        found: &Found<'_>,
     ) -> Result<Option<Decision>, Refusal> {
         let first = topic.lane(lane).first;
         let (from, to) = if gap.from < first {
@@ -127,7 +123,7 @@ impl Shard {
         if dry_run {
             return Ok(Some(step));
         }
-        self.end_lost(now, topic, lane, from, to, found, &mut step.changes)?;
+        self.end_lost(topic, lane, from, to, &mut step.changes)?;
         if from >= first {
             let bytes = gap.bytes.filter(|_| to == gap.to);
             let bytes = bytes.unwrap_or_else(|| bytes_at(topic.lane(lane), to));
@@ -139,15 +135,12 @@ impl Shard {
     }
 
     /// Ends what is open of lost messages. The outcomes of their effects stay.
-    #[expect(clippy::too_many_arguments, reason = "a range of a lane is four of them")]
     fn end_lost(
         &self,
-        now: Timestamp,
         topic: &Topic,
         lane: Lane,
         from: Offset,
         to: Offset,
-        found: &Found<'_>,
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {
         let mut needs: Reads = Vec::new();
@@ -155,7 +148,7 @@ impl Shard {
             let group = &self.groups[id];
             for (offset, open) in group.cursor(lane).open.range(from, to) {
                 let held = Held { topic, group, lane, offset, entry: &open.entry };
-                self.purge_open(now, &held, found, changes, &mut needs)?;
+                self.purge_open(&held, changes, &mut needs)?;
             }
         }
         if needs.is_empty() { Ok(()) } else { Err(needs.into()) }
@@ -164,23 +157,21 @@ impl Shard {
     /// Ends an open delivery of a message that is gone.
     pub(crate) fn purge_open(
         &self,
-        now: Timestamp,
         held: &Held<'_>,
-        found: &Found<'_>,
         changes: &mut Vec<Change>,
         needs: &mut Reads,
     ) -> Result<(), Refusal> {
-        match self.effects_under(now, held, found) {
+        match self.effects_under(held) {
             Ok(mut effects) => {
                 // Two messages may share an effect.
                 effects.as_changed_by(changes);
-                self.orphan_effects(now, held, effects, DoubtCause::Abandoned, changes);
+                self.orphan_effects(held, effects, DoubtCause::Abandoned, changes);
             }
             Err(Refusal::Needs(more)) => needs.extend(more),
             Err(refusal) => return Err(refusal),
         }
         self.end(held, End::Purged, changes);
-        self.remember_ack(now, held, changes);
+        self.remember_ack(held, changes);
         Ok(())
     }
 

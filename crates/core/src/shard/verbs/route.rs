@@ -18,7 +18,7 @@ use crate::placement::is_dead_letters;
 use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
-use crate::shard::Shard;
+use crate::shard::context::Context;
 use crate::shard::rules::dedupe::{Keyed, content};
 use crate::shard::verbs::produce::{Beside, asked_partition, check_deadline};
 use crate::time::Timestamp;
@@ -65,20 +65,13 @@ impl Keyed<'_> {
     }
 }
 
-impl Shard {
+impl Context<'_> {
     /// Shows a taken key of a topic.
-    pub(crate) fn view_taken(
-        &self,
-        now: Timestamp,
-        name: &TopicName,
-        tenant: &str,
-        key: &Text,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn view_taken(&self, name: &TopicName, tenant: &str, key: &Text) -> Decided {
         let topic = self.topic_named(name)?.row.id;
         let keyed = Keyed::named(topic, tenant, key);
         if self.config.shards > 1
-            && let Some(Pin { target, expires, .. }) = keyed.pin(now, found)?
+            && let Some(Pin { target, expires, .. }) = keyed.pin(self.now, self.rows)?
         {
             let target = TopicName { namespace: name.namespace.clone(), topic: target };
             let target = target.shard(self.config.shards);
@@ -87,22 +80,20 @@ impl Shard {
             let ask = Command::ViewRouted(Box::new(there));
             return Ok(Decision::reply(Reply::Elsewhere(Box::new(ask))));
         }
-        show_taken(now, &keyed, found)
+        show_taken(self.now, &keyed, self.rows)
     }
 
     /// Shows a taken key of a topic on another shard.
-    pub(crate) fn view_routed(&self, now: Timestamp, of: &RoutedKey, found: &Found<'_>) -> Decided {
-        show_taken(now, &Keyed::routed(&of.routed, &of.tenant, &of.key), found)
+    pub(crate) fn view_routed(&self, of: &RoutedKey) -> Decided {
+        show_taken(self.now, &Keyed::routed(&of.routed, &of.tenant, &of.key), self.rows)
     }
 
     /// The message as it goes on to another shard, if it does.
     pub(crate) fn goes_on(
         &self,
-        now: Timestamp,
         produce: &Produce,
         keyed: Option<&Keyed<'_>>,
         beside: Option<&Beside>,
-        found: &Found<'_>,
         decision: &mut Decision,
     ) -> Result<Option<(ShardId, Box<Produce>)>, Refusal> {
         if self.config.shards <= 1 || produce.routed.is_some() {
@@ -110,7 +101,7 @@ impl Shard {
         }
         let requested = self.topic_named(&produce.topic)?;
         let ttl_ms = requested.settings.dedupe_ttl_ms;
-        let pin = keyed.map(|keyed| keyed.pin(now, found)).transpose()?.flatten();
+        let pin = keyed.map(|keyed| keyed.pin(self.now, self.rows)).transpose()?.flatten();
         let (topic, routing, expires) = match pin {
             // In a commit a conflict is rejected here: one that only the target finds would make a dead letter.
             Some(pin)
@@ -132,10 +123,10 @@ impl Shard {
                     self.check_storage()?;
                 }
                 if !beside.is_some_and(|beside| beside.arrives) {
-                    check_deadline(now, produce)?;
+                    check_deadline(self.now, produce)?;
                 }
                 self.check_way(produce, &topic)?;
-                let expires = now.after(ttl_ms);
+                let expires = self.now.after(ttl_ms);
                 if let Some(keyed) = keyed {
                     let pin = Pin {
                         topic: keyed.topic,
@@ -153,7 +144,7 @@ impl Shard {
                         bucket: expires.0,
                         body: pack::seal(&pin),
                     };
-                    self.put_record(now, record, &mut decision.changes);
+                    self.put_record(self.now, record, &mut decision.changes);
                 }
                 (topic, produce.routing.clone(), expires)
             }

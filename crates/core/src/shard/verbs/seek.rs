@@ -6,18 +6,17 @@
 use crate::change::{Change, CursorStart, Decision, GroupRow, LaneState};
 use crate::command::{Rejection, Reply, Seek, SeekTo, Sought};
 use crate::id::{Generation, Lane, Offset};
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
-use crate::shard::{Shard, Topic};
-use crate::time::Timestamp;
+use crate::shard::Topic;
+use crate::shard::context::Context;
 
-impl Shard {
-    pub(crate) fn seek(&self, now: Timestamp, seek: &Seek, found: &Found<'_>) -> Decided {
+impl Context<'_> {
+    pub(crate) fn seek(&self, seek: &Seek) -> Decided {
         let (topic, group) = self.group_named(&seek.name)?;
-        if !group.is_paused(now) && !group.consumers.is_empty() {
+        if !group.is_paused(self.now) && !group.consumers.is_empty() {
             return Err(Rejection::HasConsumers.into());
         }
-        let targets = self.targets(now, topic, seek.to, found)?;
+        let targets = self.targets(topic, seek.to)?;
         let mut ids = self.ids;
         let mut row = GroupRow { ..group.row.clone() };
         let mut sought = Sought { moved: Vec::new(), redelivers: 0, skips: 0, dropped_open: 0 };
@@ -51,18 +50,12 @@ impl Shard {
         Ok(Decision { changes, ..Decision::reply(reply) })
     }
 
-    fn targets(
-        &self,
-        now: Timestamp,
-        topic: &Topic,
-        to: SeekTo,
-        found: &Found<'_>,
-    ) -> Result<Vec<(Lane, Offset)>, Refusal> {
+    fn targets(&self, topic: &Topic, to: SeekTo) -> Result<Vec<(Lane, Offset)>, Refusal> {
         let all = (0..topic.row.partitions).map(Lane::of);
         match to {
             SeekTo::Earliest => Ok(all.map(|lane| (lane, 0)).collect()),
             SeekTo::Latest => Ok(all.map(|lane| (lane, Offset::MAX)).collect()),
-            SeekTo::Time(at) => Ok(all.zip(self.offsets_since(now, topic, at, found)?).collect()),
+            SeekTo::Time(at) => Ok(all.zip(self.offsets_since(topic, at)?).collect()),
             SeekTo::Offset { partition, .. } if partition >= topic.row.partitions => {
                 Err(Rejection::invalid("partition", "there is no such partition").into())
             }

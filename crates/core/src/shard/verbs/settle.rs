@@ -10,8 +10,8 @@ use crate::id::cut;
 use crate::id::{Lane, Offset, Text};
 use crate::limits::{DELAY_MS_MAX, FREE_RETURNS, REASON_BYTES_MAX};
 use crate::message::DeathReason;
-use crate::read_view::Found;
 use crate::refusal::{Decided, Refusal};
+use crate::shard::context::Context;
 use crate::shard::ledger::Effects;
 use crate::shard::rules::backoff::backoff_ms;
 use crate::shard::rules::bury::Burial;
@@ -49,43 +49,42 @@ impl<'a> Standing<'a> {
     }
 }
 
-impl Shard {
-    pub(crate) fn ack(&self, now: Timestamp, claim: &Claim, found: &Found<'_>) -> Decided {
-        let held = match self.standing(now, claim, found)? {
+impl Context<'_> {
+    pub(crate) fn ack(&self, claim: &Claim) -> Decided {
+        let held = match self.standing(claim)? {
             Standing::Leased(held) | Standing::Expired(held) => held,
             Standing::GivenUp(held) => return Err(stale(Stale::Waiting, &held).into()),
             Standing::Acked => return Ok(done()),
             Standing::Buried => return Err(over(Stale::Dead, claim).into()),
             Standing::Over(rejection) => return Err(rejection.into()),
         };
-        let effects = self.effects_under(now, &held, found)?;
+        let effects = self.effects_under(&held)?;
         let mut decision = done();
-        self.ack_held(now, &held, effects, &mut decision.changes)?;
+        self.ack_held(&held, effects, &mut decision.changes)?;
         Ok(decision)
     }
 
     /// Ends an open entry, with the effects begun under it.
     pub(crate) fn ack_held(
         &self,
-        now: Timestamp,
         held: &Held<'_>,
         effects: Effects,
         changes: &mut Vec<Change>,
     ) -> Result<(), Rejection> {
-        self.end_effects(now, held, effects, changes)?;
+        self.end_effects(held, effects, changes)?;
         self.end(held, End::Acked, changes);
-        self.remember_ack(now, held, changes);
+        self.remember_ack(held, changes);
         Ok(())
     }
 
-    pub(crate) fn nack(&self, now: Timestamp, nack: &Nack, found: &Found<'_>) -> Decided {
+    pub(crate) fn nack(&self, nack: &Nack) -> Decided {
         if nack.delay_ms.is_some_and(|delay| delay > DELAY_MS_MAX) {
             return Err(Rejection::invalid("delay_ms", "is at most 604800000").into());
         }
         if nack.kind == NackKind::Final && nack.delay_ms.is_some() {
             return Err(Rejection::invalid("delay_ms", "does not go with final").into());
         }
-        let held = match self.standing(now, &nack.claim, found)? {
+        let held = match self.standing(&nack.claim)? {
             Standing::Leased(held) => held,
             // Nothing changes but the reason: the retry is already on its way.
             Standing::Expired(held) => return Ok(self.give_reason(&held, nack)),
@@ -95,24 +94,17 @@ impl Shard {
         };
         match nack.kind {
             NackKind::Release => {
-                let mut decision = self.put_back(now, &held, nack.delay_ms.unwrap_or(0));
-                let effects = self.unfinished_under(now, &held, found)?;
-                self.doubt_effects(now, effects, DoubtCause::Abandoned, &mut decision.changes);
+                let mut decision = self.put_back(&held, nack.delay_ms.unwrap_or(0));
+                let effects = self.unfinished_under(&held)?;
+                self.doubt_effects(effects, DoubtCause::Abandoned, &mut decision.changes);
                 Ok(decision)
             }
-            NackKind::Failed | NackKind::Final => self.fail(now, &held, nack, None, found),
+            NackKind::Failed | NackKind::Final => self.fail(&held, nack, None),
         }
     }
 
     /// `effects` are those of the entry, where the caller has changed them.
-    pub(crate) fn fail(
-        &self,
-        now: Timestamp,
-        held: &Held<'_>,
-        nack: &Nack,
-        effects: Option<Effects>,
-        found: &Found<'_>,
-    ) -> Decided {
+    pub(crate) fn fail(&self, held: &Held<'_>, nack: &Nack, effects: Option<Effects>) -> Decided {
         let entry = held.entry;
         let policy = entry.policy(&held.topic.settings);
         let death = if held.topic.is_dlq() {
@@ -120,7 +112,7 @@ impl Shard {
             None
         } else if nack.kind == NackKind::Final {
             Some(DeathReason::Final)
-        } else if entry.is_past_deadline(now) {
+        } else if entry.is_past_deadline(self.now) {
             Some(DeathReason::Deadline)
         } else {
             policy.is_exhausted_by(entry.spent).then_some(DeathReason::Exhausted)
@@ -131,9 +123,9 @@ impl Shard {
             let burial = Burial::of(held, reason, Some(last_error));
             let effects = match effects {
                 Some(effects) => effects,
-                None => self.effects_under(now, held, found)?,
+                None => self.effects_under(held)?,
             };
-            return self.bury(now, &burial, effects, DoubtCause::Abandoned, found);
+            return self.bury(&burial, effects, DoubtCause::Abandoned);
         }
         let wait_ms = match nack.delay_ms {
             Some(delay) => delay,
@@ -142,15 +134,15 @@ impl Shard {
         };
         let effects = match effects {
             Some(effects) => effects,
-            None => self.unfinished_under(now, held, found)?,
+            None => self.unfinished_under(held)?,
         };
         let mut decision = done();
-        self.doubt_effects(now, effects, DoubtCause::Abandoned, &mut decision.changes);
+        self.doubt_effects(effects, DoubtCause::Abandoned, &mut decision.changes);
         let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
         let entry = Entry {
             state: EntryState::Nacked,
             returns: 0,
-            at: now.after(wait_ms),
+            at: self.now.after(wait_ms),
             error,
             ..*entry
         };
@@ -159,15 +151,10 @@ impl Shard {
     }
 
     /// Effects of an entry, if one may be unfinished.
-    pub(crate) fn unfinished_under(
-        &self,
-        now: Timestamp,
-        held: &Held<'_>,
-        found: &Found<'_>,
-    ) -> Result<Effects, Refusal> {
+    pub(crate) fn unfinished_under(&self, held: &Held<'_>) -> Result<Effects, Refusal> {
         match held.entry.unfinished {
             0 => Ok(Effects::default()),
-            _ => self.effects_under(now, held, found),
+            _ => self.effects_under(held),
         }
     }
 
@@ -204,7 +191,7 @@ impl Shard {
     }
 
     /// Undoes a delivery: it does not count, and the message goes before fresh ones.
-    fn put_back(&self, now: Timestamp, held: &Held<'_>, delay_ms: u64) -> Decision {
+    fn put_back(&self, held: &Held<'_>, delay_ms: u64) -> Decision {
         let entry = held.entry;
         let returns = entry.returns.saturating_add(1);
         let wait_ms = if returns > FREE_RETURNS {
@@ -216,20 +203,22 @@ impl Shard {
             state: EntryState::Returned,
             spent: entry.spent - 1,
             returns,
-            at: now.after(wait_ms),
+            at: self.now.after(wait_ms),
             ..*entry
         };
         done().with(open(held, entry))
     }
 
     /// A lease that never reached its consumer. One that is over needs nothing.
-    pub(crate) fn give_back(&self, now: Timestamp, hold: &Hold) -> Decision {
+    pub(crate) fn give_back(&self, hold: &Hold) -> Decision {
         match self.held(hold) {
-            Some(held) => self.put_back(now, &held, 0),
+            Some(held) => self.put_back(&held, 0),
             None => done(),
         }
     }
+}
 
+impl Shard {
     /// The leased entry that `hold` names, if it is still that attempt's.
     pub(crate) fn held(&self, hold: &Hold) -> Option<Held<'_>> {
         let held = self.open_entry(hold)?;
@@ -253,17 +242,14 @@ impl Shard {
         forget_note(held, changes);
         changes.extend(self.trim_gap(held.topic, held.lane, held.offset));
     }
+}
 
+impl Context<'_> {
     pub(crate) fn message_id_of(&self, held: &Held<'_>) -> crate::id::MessageId {
         self.message_id(held.topic.row.id, held.lane, held.offset)
     }
 
-    pub(crate) fn standing(
-        &self,
-        now: Timestamp,
-        claim: &Claim,
-        found: &Found<'_>,
-    ) -> Result<Standing<'_>, Refusal> {
+    pub(crate) fn standing(&self, claim: &Claim) -> Result<Standing<'_>, Refusal> {
         let Place { topic, group, lane, offset } = self.place(claim)?;
         let cursor = group.cursor(lane);
         if offset >= cursor.next {
@@ -276,8 +262,8 @@ impl Shard {
         if let Some(damaged) = cursor.damage_at(offset) {
             return Err(damaged.clone().into());
         }
-        let remembered = tombstone::find(now, group, lane, offset, found)?;
-        Ok(standing_of_settled(now, claim, topic, remembered))
+        let remembered = tombstone::find(self.now, group, lane, offset, self.rows)?;
+        Ok(standing_of_settled(self.now, claim, topic, remembered))
     }
 
     fn standing_of_open<'a>(&self, claim: &Claim, held: Held<'a>) -> Standing<'a> {
@@ -312,7 +298,9 @@ impl Shard {
             EntryState::Nacked | EntryState::Returned => Standing::GivenUp(held),
         }
     }
+}
 
+impl Shard {
     fn place(&self, claim: &Claim) -> Result<Place<'_>, Rejection> {
         match claim {
             Claim::Token(token, beside) => {

@@ -5,12 +5,11 @@ use crate::command::{CreateTopic, Rejection, Reply};
 use crate::id::TopicId;
 use crate::limits::{PARTITIONS_MAX, TOPIC_BYTES_MAX};
 use crate::refusal::Decided;
-use crate::shard::Shard;
-use crate::time::Timestamp;
+use crate::shard::context::Context;
 use crate::validate::check_name;
 
-impl Shard {
-    pub(crate) fn create_topic(&self, now: Timestamp, create: &CreateTopic) -> Decided {
+impl Context<'_> {
+    pub(crate) fn create_topic(&self, create: &CreateTopic) -> Decided {
         check_name("name", &create.name.topic, TOPIC_BYTES_MAX)?;
         if ["dlq.", "sys."].iter().any(|reserved| create.name.topic.starts_with(reserved)) {
             return Err(Rejection::invalid("name", "dlq. and sys. are reserved").into());
@@ -39,7 +38,7 @@ impl Shard {
             kind: TopicKind::Topic,
             partitions: create.partitions,
             patch: create.settings.clone(),
-            created_at: now,
+            created_at: self.now,
             forgot: None,
         };
         Ok(Decision::reply(Reply::TopicCreated { topic, partitions: create.partitions })

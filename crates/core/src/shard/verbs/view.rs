@@ -5,11 +5,12 @@ use crate::change::Decision;
 use crate::command::{GroupName, Reply, TopicName};
 use crate::id::{ConsumerId, Lane, Text};
 use crate::refusal::Decided;
+use crate::shard::context::Context;
 use crate::shard::{Cursor, Group, Shard, Topic};
 use crate::time::Timestamp;
 use crate::view::{Blocked, ConsumerView, CursorView, GroupView, LaneView, TopicView};
 
-impl Shard {
+impl Context<'_> {
     pub(crate) fn view_topic(&self, name: &TopicName) -> Decided {
         let topic = self.topic_named(name)?;
         Ok(Decision::reply(Reply::Topic(Box::new(show_topic(topic)))))
@@ -22,17 +23,19 @@ impl Shard {
         Decision::reply(Reply::Topics(views.collect()))
     }
 
-    pub(crate) fn list_groups(&self, now: Timestamp, name: &TopicName) -> Decided {
+    pub(crate) fn list_groups(&self, name: &TopicName) -> Decided {
         let topic = self.topic_named(name)?;
-        let views = topic.groups.values().map(|id| self.show_group(now, &self.groups[id]));
+        let views = topic.groups.values().map(|id| self.show_group(self.now, &self.groups[id]));
         Ok(Decision::reply(Reply::Groups(views.collect())))
     }
 
-    pub(crate) fn view_group(&self, now: Timestamp, name: &GroupName) -> Decided {
+    pub(crate) fn view_group(&self, name: &GroupName) -> Decided {
         let (_, group) = self.group_named(name)?;
-        Ok(Decision::reply(Reply::Group(Box::new(self.show_group(now, group)))))
+        Ok(Decision::reply(Reply::Group(Box::new(self.show_group(self.now, group)))))
     }
+}
 
+impl Shard {
     pub(crate) fn show_group(&self, now: Timestamp, group: &Group) -> GroupView {
         let topic = &self.topics[&group.row.topic];
         let lanes = (0..topic.row.partitions).map(Lane::of);
