@@ -16,7 +16,7 @@ mod rejection;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Tip;
-use crate::id::{ConsumerId, GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
+use crate::id::{ConsumerId, GroupId, MessageId, Offset, ShardId, Text, TopicId};
 use crate::message::Receipt;
 use crate::settings::{SettingsChange, SettingsPatch};
 use crate::time::Timestamp;
@@ -96,29 +96,6 @@ pub enum Command {
     Extend(Extend),
     /// A lease nobody ever saw goes back, uncounted.
     GiveBack(Hold),
-    /// A lease whose time has run out. Comes from the shard itself.
-    Lapse(Hold),
-    /// Dead letters whose time is over. Comes from the shard itself.
-    DropDead {
-        /// The topic they died in.
-        source: TopicId,
-    },
-    /// A step through the rows of a cursor that was moved or deleted.
-    Sweep {
-        /// The piece of garbage.
-        id: u64,
-    },
-    /// The deadline of a waiting message has passed, and effects were begun under it.
-    Deadline {
-        /// The group.
-        group: GroupId,
-        /// Where the message is.
-        lane: Lane,
-        /// Where the message is.
-        offset: Offset,
-    },
-    /// Records whose time is over. Comes from the shard itself.
-    Expire,
     /// Bring dead letters back to the group they died in.
     Redrive(Redrive),
     /// Show a topic.
@@ -173,11 +150,6 @@ pub enum Command {
     },
     /// Read records of an audit chain.
     ReadAudit(Box<ReadAudit>),
-    /// Send what waits for another shard. Comes from the shard itself.
-    Send {
-        /// Which.
-        target: ShardId,
-    },
     /// Messages come from another shard.
     Arrive(Box<Arrive>),
     /// What became of messages that were sent.
@@ -185,28 +157,6 @@ pub enum Command {
     /// The storage is nearly full, or has room again: nothing new is stored meanwhile, so that what frees
     /// room can still be written. Comes from whoever watches it, again after every recovery.
     StorageLow(bool),
-}
-
-impl Command {
-    /// Whether it is decided even if rows that it reads are damaged.
-    pub(crate) fn reads_damaged(&self) -> bool {
-        matches!(self, Command::Repair(_))
-    }
-
-    /// Settles go first: what frees a worker or saves an attempt must not wait behind new work.
-    pub(crate) fn is_settle(&self) -> bool {
-        matches!(
-            self,
-            Command::Ack(_)
-                | Command::Nack(_)
-                | Command::Extend(_)
-                | Command::GiveBack(_)
-                | Command::Lapse(_)
-                | Command::Finish(_)
-                | Command::Commit(_)
-                | Command::ExtendEffect(_)
-        )
-    }
 }
 
 /// Make a topic.

@@ -32,7 +32,7 @@ use crate::read_view::{Found, Overlay};
 use crate::recovery::Recovered;
 use crate::refusal::Refusal;
 use crate::row::{Read, Row, Write};
-use crate::shard::Shard;
+use crate::shard::{Shard, Work};
 use crate::time::Timestamp;
 
 use opened::Opened;
@@ -114,13 +114,13 @@ impl Default for PipelineConfig {
     }
 }
 
-/// A command on its way.
+/// Work on its way.
 #[derive(Debug)]
 struct Item {
     id: u64,
     /// None: the shard itself asks.
     ticket: Option<Ticket>,
-    command: Command,
+    work: Work,
     /// It waits for rows.
     waits: bool,
 }
@@ -211,7 +211,7 @@ impl Pipeline {
     pub fn on(&mut self, now: Timestamp, input: Input, outputs: &mut Vec<Output>) {
         self.now = self.now.max(now);
         match input {
-            Input::Arrived(ticket, command) => self.arrive(Some(ticket), command),
+            Input::Arrived(ticket, command) => self.arrive(Some(ticket), Work::Command(command)),
             Input::ReadDone(id, rows) => self.read_done(id, rows),
             Input::CommitDone(no) => {
                 let batch = self.committing.pop_front().expect("a commit was under way");
@@ -278,10 +278,10 @@ impl Pipeline {
         self.committing.len()
     }
 
-    fn arrive(&mut self, ticket: Option<Ticket>, command: Command) {
+    fn arrive(&mut self, ticket: Option<Ticket>, work: Work) {
         self.next_item += 1;
-        let reads = self.shard.reads(&command);
-        let item = Item { id: self.next_item, ticket, command, waits: !reads.is_empty() };
+        let reads = self.shard.reads(&work);
+        let item = Item { id: self.next_item, ticket, work, waits: !reads.is_empty() };
         if item.waits {
             self.asking.push(Asker::Command(item.id, reads));
         }
@@ -289,16 +289,15 @@ impl Pipeline {
     }
 
     fn enqueue(&mut self, item: Item) {
-        if item.command.is_settle() {
+        if item.work.is_settle() {
             if item.waits {
                 self.aside.insert(item.id, item);
             } else {
                 self.settles.push_back(item);
             }
-        } else if item.waits && !matches!(item.command, Command::Produce(_)) {
+        } else if item.waits && !item.work.is_produce() {
             self.aside.insert(item.id, item);
         } else {
-            // A produce keeps its place: a batch is stored in the order it was sent.
             self.others.push_back(item);
         }
     }
@@ -357,11 +356,12 @@ impl Pipeline {
 
     /// Chores that may take reads: those whose reads are known wait for them, the others are decided at once.
     fn decide_chores(&mut self, open: &mut Opened) {
-        for command in self.shard.commands(self.now) {
-            if self.shard.reads(&command).is_empty() {
-                self.decide_own(open, command)
+        for chore in self.shard.chores_with_reads(self.now) {
+            let work = Work::Chore(chore);
+            if self.shard.reads(&work).is_empty() {
+                self.decide_own(open, work)
             } else {
-                self.arrive(None, command)
+                self.arrive(None, work)
             }
         }
     }
@@ -403,13 +403,14 @@ impl Pipeline {
         let rows = answers.as_ref().map_or(&[][..], |answers| &answers.rows);
         let found = Found::new(rows, &self.overlay);
         open.commands += 1;
-        open.is_awaited |= item.ticket.is_some() && !matches!(item.command, Command::Join(_));
+        open.is_awaited |=
+            item.ticket.is_some() && !matches!(item.work, Work::Command(Command::Join(_)));
         let (shard, now) = (&self.shard, self.now);
         let damaged = rows.iter().find_map(|answer| answer.damaged.clone());
-        let decided = match damaged.filter(|_| !item.command.reads_damaged()) {
+        let decided = match damaged.filter(|_| !item.work.reads_damaged()) {
             // Never taken for absent: nothing is decided on it.
             Some(damaged) => Err(damaged.into()),
-            None => catch_unwind(AssertUnwindSafe(|| shard.decide(now, &item.command, &found)))
+            None => catch_unwind(AssertUnwindSafe(|| shard.decide(now, &item.work, &found)))
                 .unwrap_or_else(|_| {
                     // Deciding changes nothing, so a defect in it stops this command and nothing else.
                     self.defects += 1;
@@ -419,7 +420,7 @@ impl Pipeline {
         match decided {
             Ok(mut decision) => {
                 self.done_lapsing(&item);
-                if let Command::Repair(_) = item.command {
+                if let Work::Command(Command::Repair(_)) = item.work {
                     self.stuck.clear();
                 }
                 self.shard.take(self.now, &mut decision);
@@ -440,7 +441,7 @@ impl Pipeline {
                 let rejection = Rejection::Damaged { row };
                 open.batch.replies.extend(item.ticket.map(|ticket| (ticket, Err(rejection))));
                 self.done_lapsing(&item);
-                if let Command::Lapse(hold) = item.command {
+                if let Work::ExpireLease(hold) = item.work {
                     self.stuck.insert(hold);
                 }
                 self.found_damage(damaged);
@@ -449,7 +450,7 @@ impl Pipeline {
     }
 
     fn done_lapsing(&mut self, item: &Item) {
-        if let Command::Lapse(hold) = item.command {
+        if let Work::ExpireLease(hold) = item.work {
             self.lapsing.remove(&hold);
         }
     }
@@ -487,14 +488,14 @@ impl Pipeline {
             if open.is_full(&self.config) {
                 return;
             }
-            self.decide_own(open, Command::Lapse(hold));
+            self.decide_own(open, Work::ExpireLease(hold));
         }
     }
 
-    /// Decides a command of the shard to itself.
-    fn decide_own(&mut self, open: &mut Opened, command: Command) {
+    /// Decides what the shard does by itself.
+    fn decide_own(&mut self, open: &mut Opened, work: Work) {
         self.next_item += 1;
-        let item = Item { id: self.next_item, ticket: None, command, waits: false };
+        let item = Item { id: self.next_item, ticket: None, work, waits: false };
         self.decide_item(open, item);
     }
 
@@ -520,7 +521,7 @@ impl Pipeline {
             {
                 withheld.insert(delivery.hold);
                 self.shard.ask_again(*consumer);
-                self.arrive(None, Command::GiveBack(delivery.hold));
+                self.arrive(None, Work::Command(Command::GiveBack(delivery.hold)));
             }
         }
         Release { batch, withheld }

@@ -72,12 +72,6 @@ pub(crate) fn kind_of(command: &Command) -> &'static str {
         Command::Repair(_) => "repair",
         Command::Leave(_)
         | Command::GiveBack(_)
-        | Command::Lapse(_)
-        | Command::DropDead { .. }
-        | Command::Sweep { .. }
-        | Command::Deadline { .. }
-        | Command::Expire
-        | Command::Send { .. }
         | Command::Arrive(_)
         | Command::Arrived(_)
         | Command::StorageLow(_) => unreachable!("no client asks for it"),

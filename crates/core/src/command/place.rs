@@ -80,16 +80,9 @@ impl Command {
             Command::ViewChain { shard, .. } => Place::Shard(*shard),
             Command::ReadAudit(read) => Place::Shard(read.shard),
             Command::ListTopics { .. } | Command::StorageLow(_) => Place::Every,
-            Command::Leave(_)
-            | Command::GiveBack(_)
-            | Command::Lapse(_)
-            | Command::DropDead { .. }
-            | Command::Sweep { .. }
-            | Command::Deadline { .. }
-            | Command::Expire
-            | Command::Send { .. }
-            | Command::Arrive(_)
-            | Command::Arrived(_) => Place::Known,
+            Command::Leave(_) | Command::GiveBack(_) | Command::Arrive(_) | Command::Arrived(_) => {
+                Place::Known
+            }
         }
     }
 }

@@ -6,12 +6,12 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::change::{Lookup, Reads, Want};
-use crate::command::Command;
 use crate::id::BatchNo;
 use crate::limits::{READ_AHEAD_PAGES_MAX, READ_AHEAD_STEP_BYTES, READ_LOOKUPS_MAX};
 use crate::pack::{self, Damaged};
 use crate::refusal::Refusal;
 use crate::row::{Key, Read, Row};
+use crate::shard::Work;
 
 use super::{Item, Output, Pipeline, ReadId};
 use crate::read_view::{Answer, Found, Loaded};
@@ -166,7 +166,7 @@ impl Pipeline {
                     self.answers.insert(item, answers);
                     if let Some(item) = self.aside.remove(&item) {
                         let item = Item { waits: false, ..item };
-                        if item.command.is_settle() {
+                        if item.work.is_settle() {
                             self.settles.push_front(item)
                         } else {
                             self.others.push_front(item)
@@ -236,12 +236,12 @@ impl Pipeline {
 
     /// Nothing has changed: the command is decided again at the head of a batch once its rows are here.
     pub(super) fn wait_for(&mut self, item: Item, reads: Reads) {
-        if let Command::Lapse(hold) = item.command {
+        if let Work::ExpireLease(hold) = item.work {
             self.lapsing.insert(hold);
         }
         self.asking.push(Asker::Command(item.id, reads));
         let item = Item { waits: true, ..item };
-        if matches!(item.command, Command::Produce(_)) {
+        if item.work.is_produce() {
             self.others.push_front(item);
         } else {
             self.aside.insert(item.id, item);

@@ -18,6 +18,7 @@ mod read_ahead;
 mod rules;
 mod state;
 mod verbs;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,6 +41,7 @@ pub(crate) use state::open::Open;
 #[cfg(any(test, fuzzing))]
 pub(crate) use state::open::OpenEntries;
 pub(crate) use state::{Cursor, DamagedBlock, Group, Topic};
+pub(crate) use work::Work;
 #[cfg(fuzzing)]
 pub(crate) use {
     rules::dedupe::DedupeRecord, rules::tombstone::Tombstone, verbs::commit::CommitRecord,
@@ -164,13 +166,24 @@ impl Shard {
         }
     }
 
-    /// Rows that deciding `command` will ask for, as far as can be told cheaply.
-    pub(crate) fn reads(&self, command: &Command) -> Reads {
+    /// Rows that deciding `work` will ask for, as far as can be told cheaply.
+    pub(crate) fn reads(&self, work: &Work) -> Reads {
+        match work {
+            Work::Command(command) => self.command_reads(command),
+            Work::ExpireLease(_) => Vec::new(),
+            Work::Chore(chore) => match *chore {
+                Chore::DropDead { source } => self.drop_dead_reads(source),
+                Chore::Send { target } => self.send_reads(target),
+                Chore::Expire => self.expire_reads(),
+                Chore::Sweep(id) => self.sweep_reads(id),
+                Chore::Deadline { .. } | Chore::Retain { .. } | Chore::Idle(_) => Vec::new(),
+            },
+        }
+    }
+
+    fn command_reads(&self, command: &Command) -> Reads {
         match command {
             Command::Produce(produce) => self.produce_reads(produce),
-            Command::DropDead { source } => self.drop_dead_reads(*source),
-            Command::Sweep { id } => self.sweep_reads(*id),
-            Command::Expire => self.expire_reads(),
             Command::Redrive(redrive) => self.redrive_reads(redrive),
             Command::Peek(peek) => self.peek_reads(peek),
             Command::ListDead(list) => self.list_dead_reads(list),
@@ -178,7 +191,6 @@ impl Shard {
             Command::Purge(purge) | Command::WouldPurge(purge) => self.purge_reads(purge),
             Command::Repair(repair) => self.repair_reads(repair),
             Command::Commit(commit) => self.commit_reads(commit),
-            Command::Send { target } => self.send_reads(*target),
             Command::Arrive(arrive) => self.arrive_reads(arrive),
             Command::Arrived(arrived) => self.arrived_reads(arrived),
             Command::Begin(begin) => self.begin_reads(begin),
@@ -204,8 +216,6 @@ impl Shard {
             | Command::Nack(_)
             | Command::Extend(_)
             | Command::GiveBack(_)
-            | Command::Lapse(_)
-            | Command::Deadline { .. }
             | Command::ViewTopic(_)
             | Command::ViewGroup(_)
             | Command::ListTopics { .. }
@@ -235,9 +245,27 @@ impl Shard {
         }
     }
 
-    /// Decides a command. Nothing changes.
-    pub(crate) fn decide(&self, now: Timestamp, command: &Command, found: &Found<'_>) -> Decided {
+    /// Decides a command or a chore. Nothing changes.
+    pub(crate) fn decide(&self, now: Timestamp, work: &Work, found: &Found<'_>) -> Decided {
         let context = Context { shard: self, now, rows: found };
+        match work {
+            Work::Command(command) => self.decide_command(&context, command),
+            Work::ExpireLease(hold) => context.lapse(hold),
+            Work::Chore(chore) => match *chore {
+                Chore::DropDead { source } => context.drop_old(source),
+                Chore::Send { target } => context.send(target),
+                Chore::Expire => context.expire(),
+                Chore::Sweep(id) => context.sweep_cursor(id),
+                Chore::Deadline { group, lane, offset } => {
+                    context.pass_deadline(group, lane, offset)
+                }
+                // These read no rows: `maintain` decides them.
+                Chore::Retain { .. } | Chore::Idle(_) => Ok(done()),
+            },
+        }
+    }
+
+    fn decide_command(&self, context: &Context<'_>, command: &Command) -> Decided {
         match command {
             Command::CreateTopic(create) => context.create_topic(create),
             Command::PatchTopic(patch) => context.patch_topic(patch),
@@ -256,13 +284,6 @@ impl Shard {
             Command::Nack(nack) => context.nack(nack),
             Command::Extend(extend) => context.extend(extend),
             Command::GiveBack(hold) => Ok(context.give_back(hold)),
-            Command::Lapse(hold) => context.lapse(hold),
-            Command::DropDead { source } => context.drop_old(*source),
-            Command::Sweep { id } => context.sweep_cursor(*id),
-            Command::Deadline { group, lane, offset } => {
-                context.pass_deadline(*group, *lane, *offset)
-            }
-            Command::Expire => context.expire(),
             Command::Redrive(redrive) => context.redrive(redrive),
             Command::ViewTopic(name) => context.view_topic(name),
             Command::ViewGroup(name) => context.view_group(name),
@@ -275,7 +296,6 @@ impl Shard {
             Command::WouldPurge(purge) => context.would_purge(purge),
             Command::Repair(repair) => context.repair(repair),
             Command::Commit(commit) => context.commit(commit),
-            Command::Send { target } => context.send(*target),
             Command::Arrive(arrive) => context.arrive(arrive),
             Command::Arrived(arrived) => context.arrived(arrived),
             Command::Begin(begin) => context.begin(begin),

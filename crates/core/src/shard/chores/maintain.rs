@@ -4,7 +4,6 @@
 //! back rows that another one has just changed.
 
 use crate::change::{Change, Chore, Decision, Garbage};
-use crate::command::Command;
 use crate::limits::OWNERS_FORGOTTEN_MAX;
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
@@ -31,7 +30,7 @@ impl Shard {
     /// What is due, in order. Each is to be decided by [`Shard::maintain`] and taken before the next.
     pub(crate) fn upkeep(&self, now: Timestamp) -> Vec<Upkeep> {
         let due = self.live.chores_due.iter().take_while(|(at, ..)| *at <= now);
-        // The others take reads: [`Shard::commands`] sees to them.
+        // The others take reads: [`Shard::chores_with_reads`] sees to them.
         let due = due
             .map(|(_, chore)| *chore)
             .filter(|chore| matches!(chore, Chore::Retain { .. } | Chore::Idle(_)));
@@ -69,25 +68,17 @@ impl Shard {
         decision
     }
 
-    /// Chores that take reads, as commands to the shard itself. Each is planned anew when it is decided.
-    pub(crate) fn commands(&mut self, now: Timestamp) -> Vec<Command> {
+    /// Chores that are due and read rows. Each is planned anew when it is decided.
+    pub(crate) fn chores_with_reads(&mut self, now: Timestamp) -> Vec<Chore> {
         let due = self.live.chores_due.iter().take_while(|(at, _)| *at <= now);
-        let due = due.filter_map(|(_, chore)| match *chore {
-            Chore::DropDead { source } => Some((*chore, Command::DropDead { source })),
-            Chore::Send { target } => Some((*chore, Command::Send { target })),
-            Chore::Expire => Some((*chore, Command::Expire)),
-            Chore::Sweep(id) => Some((*chore, Command::Sweep { id })),
-            Chore::Deadline { group, lane, offset } => {
-                Some((*chore, Command::Deadline { group, lane, offset }))
-            }
-            Chore::Retain { .. } | Chore::Idle(_) => None,
-        });
-        let due: Vec<(Chore, Command)> = due.take(CHORES_MAX).collect();
-        for (chore, _) in &due {
+        let due = due.map(|(_, chore)| *chore);
+        let due = due.filter(|chore| !matches!(chore, Chore::Retain { .. } | Chore::Idle(_)));
+        let due: Vec<Chore> = due.take(CHORES_MAX).collect();
+        for chore in &due {
             // Planned later, not forgotten: nobody plans it a second time while it waits for its rows.
             self.set_chore(*chore, Some(now.after(ROWS_PATIENCE_MS)));
         }
-        due.into_iter().map(|(_, command)| command).collect()
+        due
     }
 
     /// Garbage that takes no reads.
