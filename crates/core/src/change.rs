@@ -1,6 +1,6 @@
 //! What the core decides: changes of durable state, notes about volatile state, effects for the shell.
 
-mod wanted;
+mod reads;
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::settings::{RetryPolicy, SettingsPatch};
 use crate::time::Timestamp;
 use crate::token::LeaseToken;
 
-pub use crate::dead_letter::{DeadRow, Redriven};
+pub use crate::dead_row::{DeadRow, Redriven};
 pub use crate::view::Paused;
-pub use wanted::{Lookup, Reads, Want};
+pub use reads::{Lookup, Prefetch, Reads};
 
 /// What came of a command.
 #[derive(Debug, Clone)]
@@ -32,14 +32,14 @@ pub struct Decision {
     /// Durable state. The only way it changes, live and at recovery.
     pub changes: Vec<Change>,
     /// Volatile state. Lost at recovery, and nothing promised depends on it.
-    pub notes: Vec<Note>,
+    pub volatile: Vec<VolatileChange>,
     /// What the shell does once the batch is durable. Losing one costs time, never correctness.
-    pub effects: Vec<Effect>,
+    pub actions: Vec<Action>,
 }
 
 impl Decision {
     pub(crate) fn reply(reply: Reply) -> Decision {
-        Decision { reply, changes: Vec::new(), notes: Vec::new(), effects: Vec::new() }
+        Decision { reply, changes: Vec::new(), volatile: Vec::new(), actions: Vec::new() }
     }
 
     pub(crate) fn with(mut self, change: Change) -> Decision {
@@ -307,7 +307,7 @@ pub enum Change {
     /// An entry is over.
     Close { group: GroupId, lane: Lane, offset: Offset, end: End },
     /// The last error of an entry.
-    Note { group: GroupId, generation: Generation, lane: Lane, offset: Offset, text: Text },
+    LastError { group: GroupId, generation: Generation, lane: Lane, offset: Offset, text: Text },
     /// … is no longer needed.
     NoteGone { generation: Generation, lane: Lane, offset: Offset },
     /// A consumer's name.
@@ -380,7 +380,7 @@ pub(crate) const POINTER_PARTS: u8 = 16;
 /// A change of volatile state.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
-pub enum Note {
+pub enum VolatileChange {
     /// A consumer takes part.
     Joined {
         consumer: ConsumerId,
@@ -401,7 +401,7 @@ pub enum Note {
     /// The next group to be looked at.
     Rotor(GroupId),
     /// A read was asked for.
-    Loading(Want),
+    Loading(Prefetch),
     /// A lane has messages to read, and enough is being read.
     Unread { group: GroupId, lane: Lane },
     /// A lane has retries to read and must wait until others have read theirs.
@@ -446,15 +446,15 @@ pub enum Chore {
     Deadline { group: GroupId, lane: Lane, offset: Offset },
 }
 
-impl Note {
-    pub(crate) fn loading(&self) -> Option<&Want> {
-        if let Note::Loading(want) = self { Some(want) } else { None }
+impl VolatileChange {
+    pub(crate) fn loading(&self) -> Option<&Prefetch> {
+        if let VolatileChange::Loading(want) = self { Some(want) } else { None }
     }
 }
 
 /// What the shell does once the batch is durable.
 #[derive(Debug, Clone)]
-pub enum Effect {
+pub enum Action {
     /// Hand a message to a consumer.
     Deliver(ConsumerId, Box<Delivery>),
     /// The consumer's group or topic is gone: end its stream.

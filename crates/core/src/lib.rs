@@ -4,18 +4,19 @@
 //! Whoever performs what it says (a server, a simulator, a test) adds nothing to the meaning.
 
 pub mod audit;
+mod call_error;
 pub mod change;
 mod clock;
 pub mod command;
-mod dead_letter;
+mod dead_row;
 pub mod effect;
 mod id;
 mod jitter;
 mod jump_guard;
 pub mod limits;
-mod lost;
 mod message;
 mod name;
+pub mod node_codec;
 pub mod ownership;
 mod pack;
 mod packer;
@@ -30,10 +31,10 @@ mod settings;
 mod shard;
 mod time;
 mod token;
-pub mod travel;
 mod validate;
 pub mod view;
 
+pub use call_error::{CallError, HELD_MS};
 pub use clock::Clock;
 pub use command::{Command, Rejection, Reply};
 pub use id::{
@@ -43,7 +44,6 @@ pub use id::{
 pub use jump_guard::{
     BootRecord, ClockOrigin, ClockRecord, HeldJump, JUMP_MS_MAX, JumpGuard, StoredClock,
 };
-pub use lost::{HELD_MS, Lost};
 pub use message::{
     DEFAULT_TENANT, Death, DeathReason, Envelope, Message, Receipt, RetryRequest, Routing, Trace,
 };
@@ -52,7 +52,7 @@ pub use message::{
 pub use pack::fuzzing;
 pub use pack::{Damaged, verify};
 pub use pipeline::{
-    Answered, Batch, Input, Output, Pipeline, PipelineConfig, ReadId, Release, Ticket,
+    Batch, CommandResult, Input, Output, Pipeline, PipelineConfig, ReadId, Release, Ticket,
 };
 pub use recovery::{Recovered, Recovery};
 pub use session::{HEARTBEAT_MS, Line, STALLED_MS, Session};

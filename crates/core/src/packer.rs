@@ -216,7 +216,7 @@ impl Packer {
                 touched.item(Item::Cursor(*group, *lane));
                 touched.block(*group, *lane, *offset);
             }
-            Change::Note { .. }
+            Change::LastError { .. }
             | Change::NoteGone { .. }
             | Change::Record(_)
             | Change::Effect(_)

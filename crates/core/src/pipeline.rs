@@ -16,26 +16,26 @@
 //!
 //! It does not know: what commands mean, how rows are stored, what time it is.
 
-mod opened;
+mod open_batch;
 mod reading;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::change::{Change, Decision, Effect, Note};
+use crate::change::{Action, Change, Decision, VolatileChange};
 use crate::command::{Command, Hold, Rejection, Reply};
 use crate::id::{BatchNo, Epoch};
 use crate::pack::{self, Damaged};
 use crate::packer::Packer;
-use crate::read_view::{Found, Overlay};
+use crate::read_view::{Overlay, ReadView};
 use crate::recovery::Recovered;
 use crate::refusal::Refusal;
 use crate::row::{Read, Row, Write};
 use crate::shard::{Shard, Work};
 use crate::time::Timestamp;
 
-use opened::Opened;
+use open_batch::OpenBatch;
 use reading::{Answers, Asker, Asking, Reading};
 
 /// Names a command to whoever sent it.
@@ -80,13 +80,13 @@ pub struct Batch {
     /// Everything that changed, in order.
     pub changes: Vec<Change>,
     /// What callers will be told.
-    pub replies: Vec<(Ticket, Answered)>,
+    pub replies: Vec<(Ticket, CommandResult)>,
     /// What will be done for consumers.
-    pub effects: Vec<Effect>,
+    pub actions: Vec<Action>,
 }
 
 /// What a caller is told.
-pub type Answered = Result<Reply, Rejection>;
+pub type CommandResult = Result<Reply, Rejection>;
 
 /// What became durable and may be shown.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ impl Pipeline {
     ) -> Pipeline {
         let Recovered { mut shard, packer, last, now: stored } = recovered;
         let now = now.max(stored);
-        shard.recovered(stored, now);
+        shard.resume_after_recovery(stored, now);
         Pipeline {
             shard,
             packer,
@@ -321,7 +321,7 @@ impl Pipeline {
 
     /// Decides a batch. None if nothing came of it that anybody waits for.
     fn decide_batch(&mut self) -> Option<(Arc<Batch>, Vec<Write>)> {
-        let mut open = Opened::new(self.last.next(), self.now, self.changes_last);
+        let mut open = OpenBatch::new(self.last.next(), self.now, self.changes_last);
         if !self.is_closing {
             let soon = self.shard.wake(self.now);
             soon.into_iter().for_each(|want| self.asking.push(Asker::Dispatch(want)));
@@ -331,8 +331,8 @@ impl Pipeline {
         if !self.is_closing {
             self.decide_unasked(&mut open);
         }
-        let Batch { changes, replies, effects, .. } = &open.batch;
-        if changes.is_empty() && replies.is_empty() && effects.is_empty() {
+        let Batch { changes, replies, actions, .. } = &open.batch;
+        if changes.is_empty() && replies.is_empty() && actions.is_empty() {
             return None;
         }
         let batch = open.batch;
@@ -346,7 +346,7 @@ impl Pipeline {
     }
 
     /// Deliveries, leases that ran out, and chores.
-    fn decide_unasked(&mut self, open: &mut Opened) {
+    fn decide_unasked(&mut self, open: &mut OpenBatch) {
         self.decide_dispatch(open);
         self.shard.answer_polls();
         self.decide_lapses(open);
@@ -355,7 +355,7 @@ impl Pipeline {
     }
 
     /// Chores that may take reads: those whose reads are known wait for them, the others are decided at once.
-    fn decide_chores(&mut self, open: &mut Opened) {
+    fn decide_chores(&mut self, open: &mut OpenBatch) {
         for chore in self.shard.chores_with_reads(self.now) {
             let work = Work::Chore(chore);
             if self.shard.reads(&work).is_empty() {
@@ -367,18 +367,18 @@ impl Pipeline {
     }
 
     /// One step at a time, each on what the one before it changed.
-    fn decide_upkeep(&mut self, open: &mut Opened) {
+    fn decide_upkeep(&mut self, open: &mut OpenBatch) {
         if !self.shard.has_chores(self.now) {
             return;
         }
         for upkeep in self.shard.upkeep(self.now) {
             let mut decision = self.shard.maintain(self.now, upkeep);
-            self.shard.take(self.now, &mut decision);
+            self.shard.apply(self.now, &mut decision);
             self.record(open, None, decision);
         }
     }
 
-    fn decide_settles(&mut self, open: &mut Opened) {
+    fn decide_settles(&mut self, open: &mut OpenBatch) {
         while !open.is_full(&self.config)
             && let Some(item) = self.settles.pop_front()
         {
@@ -386,7 +386,7 @@ impl Pipeline {
         }
     }
 
-    fn decide_others(&mut self, open: &mut Opened) {
+    fn decide_others(&mut self, open: &mut OpenBatch) {
         while !open.is_full(&self.config)
             && let Some(item) = self.others.pop_front()
         {
@@ -398,10 +398,10 @@ impl Pipeline {
         }
     }
 
-    fn decide_item(&mut self, open: &mut Opened, item: Item) {
+    fn decide_item(&mut self, open: &mut OpenBatch, item: Item) {
         let answers = if self.answers.is_empty() { None } else { self.answers.remove(&item.id) };
         let rows = answers.as_ref().map_or(&[][..], |answers| &answers.rows);
-        let found = Found::new(rows, &self.overlay);
+        let found = ReadView::new(rows, &self.overlay);
         open.commands += 1;
         open.is_awaited |=
             item.ticket.is_some() && !matches!(item.work, Work::Command(Command::Join(_)));
@@ -423,7 +423,7 @@ impl Pipeline {
                 if let Work::Command(Command::Repair(_)) = item.work {
                     self.stuck.clear();
                 }
-                self.shard.take(self.now, &mut decision);
+                self.shard.apply(self.now, &mut decision);
                 self.record(open, item.ticket, decision);
             }
             Err(Refusal::Rejected(rejection)) => {
@@ -455,16 +455,16 @@ impl Pipeline {
         }
     }
 
-    fn decide_dispatch(&mut self, open: &mut Opened) {
+    fn decide_dispatch(&mut self, open: &mut OpenBatch) {
         let mut delivered = 0;
         while delivered < open.dispatch_max()
             && !open.is_full(&self.config)
             && let Some(mut decision) = self.dispatch()
         {
-            self.shard.take(self.now, &mut decision);
-            delivered += decision.effects.len();
-            for note in &decision.notes {
-                if let Note::Loading(want) = note {
+            self.shard.apply(self.now, &mut decision);
+            delivered += decision.actions.len();
+            for note in &decision.volatile {
+                if let VolatileChange::Loading(want) = note {
                     self.asking.push(Asker::Dispatch(*want));
                 }
             }
@@ -482,7 +482,7 @@ impl Pipeline {
         })
     }
 
-    fn decide_lapses(&mut self, open: &mut Opened) {
+    fn decide_lapses(&mut self, open: &mut OpenBatch) {
         let due: Vec<Hold> = self.lapsed().take(open.dispatch_max()).collect();
         for hold in due {
             if open.is_full(&self.config) {
@@ -493,14 +493,14 @@ impl Pipeline {
     }
 
     /// Decides what the shard does by itself.
-    fn decide_own(&mut self, open: &mut Opened, work: Work) {
+    fn decide_own(&mut self, open: &mut OpenBatch, work: Work) {
         self.next_item += 1;
         let item = Item { id: self.next_item, ticket: None, work, waits: false };
         self.decide_item(open, item);
     }
 
-    fn record(&mut self, open: &mut Opened, ticket: Option<Ticket>, decision: Decision) {
-        let Decision { reply, changes, effects, .. } = decision;
+    fn record(&mut self, open: &mut OpenBatch, ticket: Option<Ticket>, decision: Decision) {
+        let Decision { reply, changes, actions, .. } = decision;
         for change in &changes {
             open.weigh(change);
             if let Some((key, row)) = pack::looked_up(change) {
@@ -508,15 +508,15 @@ impl Pipeline {
             }
         }
         open.batch.changes.extend(changes);
-        open.batch.effects.extend(effects);
+        open.batch.actions.extend(actions);
         open.batch.replies.extend(ticket.map(|ticket| (ticket, Ok(reply))));
     }
 
     /// Deliveries that are half over before they could be shown go back.
     fn release(&mut self, batch: Arc<Batch>) -> Release {
         let mut withheld = BTreeSet::new();
-        for effect in &batch.effects {
-            if let Effect::Deliver(consumer, delivery) = effect
+        for effect in &batch.actions {
+            if let Action::Deliver(consumer, delivery) = effect
                 && self.now.since(batch.now) > u64::from(delivery.lease_ms) / 2
             {
                 withheld.insert(delivery.hold);

@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 
 /// One lookup and the rows the engine had for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct LookupResult {
     pub(crate) lookup: Lookup,
     pub(crate) rows: Vec<Row>,
     /// What is wrong with the first row that is damaged.
@@ -115,16 +115,16 @@ fn dead_rows(topic: TopicId, below: u64, reverse: bool, rows: usize) -> Read {
 }
 
 /// What one command may look at.
-pub(crate) struct Found<'a> {
-    answers: &'a [Answer],
+pub(crate) struct ReadView<'a> {
+    answers: &'a [LookupResult],
     overlay: &'a Overlay,
 }
 
-impl<'a> Found<'a> {
+impl<'a> ReadView<'a> {
     /// Answers come in the order of their lookups.
-    pub(crate) fn new(answers: &'a [Answer], overlay: &'a Overlay) -> Found<'a> {
+    pub(crate) fn new(answers: &'a [LookupResult], overlay: &'a Overlay) -> ReadView<'a> {
         debug_assert!(answers.is_sorted_by(|a, b| a.lookup <= b.lookup), "they are searched");
-        Found { answers, overlay }
+        ReadView { answers, overlay }
     }
 
     /// The row of a key, if there is one.
@@ -442,7 +442,7 @@ fn offset_of(key: &Key) -> Option<Offset> {
 
 /// What a read for dispatch brings.
 #[derive(Debug)]
-pub(crate) enum Loaded {
+pub(crate) enum PrefetchResult {
     /// Pages in order.
     Pages(PageRun),
     /// A message to be delivered again.

@@ -11,11 +11,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use driftq_api::words::ExhaustedReason;
-use driftq_core::change::{Change, Effect, End, Entry, EntryState, LastError};
+use driftq_core::change::{Action, Change, End, Entry, EntryState, LastError};
 use driftq_core::command::BeginDecision;
 use driftq_core::effect::EffectState;
 use driftq_core::view::{Blocked, CursorView, GroupView, TopicView};
-use driftq_core::{Answered, Batch, DeathReason, Rejection, Reply, Timestamp};
+use driftq_core::{Batch, CommandResult, DeathReason, Rejection, Reply, Timestamp};
 use metrics::{Counter, Histogram, Key, Label, Level, Metadata, Recorder as _};
 use metrics_exporter_prometheus::{
     Matcher, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
@@ -100,7 +100,7 @@ const EFFECTS: [&str; 12] = [
 ];
 
 /// Which of them an answer is.
-fn effect(answered: &Answered) -> Option<usize> {
+fn effect(answered: &CommandResult) -> Option<usize> {
     let word = match answered {
         Ok(Reply::Began(began)) => match began.decision {
             BeginDecision::Execute => "execute",
@@ -255,8 +255,8 @@ impl Metrics {
             self.effects[at].increment(1);
         }
         let mut again = BTreeSet::new();
-        for effect in &batch.effects {
-            if let Effect::Deliver(_, delivery) = effect {
+        for effect in &batch.actions {
+            if let Action::Deliver(_, delivery) = effect {
                 self.delivered.increment(1);
                 let hold = delivery.hold;
                 if hold.attempt > 1 {

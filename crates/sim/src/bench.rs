@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use driftq_core::change::Effect;
+use driftq_core::change::Action;
 use driftq_core::command::{
     Claim, CreateTopic, GroupName, Join, Nack, NackKind, Peer, Produce, Start, TopicName,
 };
@@ -243,8 +243,8 @@ impl<E: Engine> Bench<E> {
                 for (_, answered) in &release.batch.replies {
                     answered.as_ref().expect("nothing is refused here");
                 }
-                for effect in &release.batch.effects {
-                    if let Effect::Deliver(_, delivery) = effect {
+                for effect in &release.batch.actions {
+                    if let Action::Deliver(_, delivery) = effect {
                         self.held.push_back(delivery.token.clone());
                     }
                 }

@@ -316,7 +316,7 @@ impl Facts {
             Change::BlockGone { .. } => {}
             Change::Pointer(row) => self.pointed(row, stats),
             Change::Ids(_)
-            | Change::Note { .. }
+            | Change::LastError { .. }
             | Change::NoteGone { .. }
             | Change::Owner { .. }
             | Change::OwnerGone(_)

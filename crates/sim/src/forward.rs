@@ -2,7 +2,7 @@
 //! the way it is lost, late, answered twice, or comes to a node that has lost the shard since.
 
 use driftq_core::command::Place;
-use driftq_core::{Answered, Command, Epoch, Lost, NodeId, Reply, ShardId, Ticket};
+use driftq_core::{CallError, Command, CommandResult, Epoch, NodeId, Reply, ShardId, Ticket};
 
 use crate::world::{Happening, Heard, Passing, World};
 
@@ -30,12 +30,12 @@ impl World {
         let shard = self.shard_of(&command);
         let Some((to, epoch)) = self.hosts.route(entry, shard) else {
             self.stats.saw("call held while its shard moved");
-            return self.back(ticket, Err(Lost::NotServing));
+            return self.back(ticket, Err(CallError::NotServing));
         };
         if to == entry {
             match self.life_at(entry, shard) {
                 Some(life) => self.take(life, ticket, command, Some(entry)),
-                None => self.back(ticket, Err(Lost::NotServing)),
+                None => self.back(ticket, Err(CallError::NotServing)),
             }
             return;
         }
@@ -64,14 +64,14 @@ impl World {
                     self.stats.saw("call refused by a former owner");
                 }
                 let delay = self.delay(2);
-                let answered = Err(Lost::NotServing);
+                let answered = Err(CallError::NotServing);
                 self.later(delay, Happening::Back { ticket, answered });
             }
         }
     }
 
     /// A shard's answer goes back to the node that took the call.
-    pub(crate) fn send_back(&mut self, from: NodeId, ticket: Ticket, answered: Answered) {
+    pub(crate) fn send_back(&mut self, from: NodeId, ticket: Ticket, answered: CommandResult) {
         let Some(passing) = self.hosts.passing.get(&ticket) else { return };
         if passing.entry == from {
             return self.back(ticket, Ok(answered));
@@ -92,11 +92,11 @@ impl World {
     }
 
     /// The node that took a call hears of it.
-    pub(crate) fn back(&mut self, ticket: Ticket, answered: Result<Answered, Lost>) {
+    pub(crate) fn back(&mut self, ticket: Ticket, answered: Result<CommandResult, CallError>) {
         let now = self.now;
         let Some(passing) = self.hosts.passing.get_mut(&ticket) else { return };
         let heard = match answered {
-            Err(lost) if lost.is_sent_again(now - passing.since) => {
+            Err(lost) if lost.should_retry(now - passing.since) => {
                 return self.later(LOOK_MS, Happening::Pass { ticket });
             }
             Ok(Ok(Reply::Elsewhere(ask))) => {
@@ -105,8 +105,8 @@ impl World {
                 return self.later(delay, Happening::Pass { ticket });
             }
             Ok(answered) => Heard::Answer(Box::new(answered)),
-            Err(Lost::NotServing | Lost::Overloaded) => Heard::NobodyListens,
-            Err(Lost::Unknown) => Heard::Nothing,
+            Err(CallError::NotServing | CallError::Overloaded) => Heard::NobodyListens,
+            Err(CallError::Unknown) => Heard::Nothing,
         };
         self.hosts.passing.remove(&ticket);
         let delay = self.delay(5);
@@ -141,7 +141,7 @@ impl World {
     /// The node that took a call notices after a while that no answer comes.
     fn hear_nothing_of(&mut self, ticket: Ticket) {
         let noticed = self.rng.u64(500..6_000);
-        self.later(noticed, Happening::Back { ticket, answered: Err(Lost::Unknown) });
+        self.later(noticed, Happening::Back { ticket, answered: Err(CallError::Unknown) });
     }
 
     fn is_lost_between_nodes(&mut self) -> bool {

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use driftq_checker::history::{Counters, What};
-use driftq_core::change::Effect;
+use driftq_core::change::Action;
 use driftq_core::command::PeerKind;
 use driftq_core::ownership::Event;
 use driftq_core::row::Write;
 use driftq_core::view::{CursorView, GroupView};
 use driftq_core::{
-    Answered, Batch, Clock, Command, Input, Lost, NodeId, Output, Pipeline, PipelineConfig,
-    Recovered, Release, Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
+    Batch, CallError, Clock, Command, CommandResult, Input, NodeId, Output, Pipeline,
+    PipelineConfig, Recovered, Release, Reply, Session, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Ownership, RecoverError, recover};
@@ -170,7 +170,7 @@ impl World {
             self.later(
                 delay,
                 match node.host {
-                    Some(_) => Happening::Back { ticket, answered: Err(Lost::Unknown) },
+                    Some(_) => Happening::Back { ticket, answered: Err(CallError::Unknown) },
                     None => Happening::Answer { ticket, heard: Heard::Nothing },
                 },
             );
@@ -494,7 +494,7 @@ impl World {
     }
 
     fn release(&mut self, life: u64, release: Release) {
-        let replies: Vec<(Ticket, Answered)> = release.batch.replies.clone();
+        let replies: Vec<(Ticket, CommandResult)> = release.batch.replies.clone();
         for (ticket, answered) in replies {
             let node = self.alive(life).expect("it releases just now");
             if let (Some((source, at)), Ok(Reply::Arrived(arrived))) =
@@ -519,12 +519,12 @@ impl World {
                 self.later(delay, Happening::Answer { ticket, heard });
             }
         }
-        for effect in &release.batch.effects {
+        for effect in &release.batch.actions {
             match effect {
-                Effect::Deliver(_, delivery) if release.withheld.contains(&delivery.hold) => {
+                Action::Deliver(_, delivery) if release.withheld.contains(&delivery.hold) => {
                     self.stats.saw("lease half over before its commit returned");
                 }
-                Effect::Deliver(consumer, delivery) => {
+                Action::Deliver(consumer, delivery) => {
                     let now = Timestamp(self.now);
                     let node = self.alive(life).expect("it releases just now");
                     let back = match node.connections.get_mut(consumer) {
@@ -536,8 +536,8 @@ impl World {
                         self.tell(life, back);
                     }
                 }
-                Effect::Dismiss(consumer) => self.hang_up(*consumer),
-                Effect::Send(target, arrive) => {
+                Action::Dismiss(consumer) => self.hang_up(*consumer),
+                Action::Send(target, arrive) => {
                     let from = self.alive(life).and_then(|node| node.host);
                     self.carry(from, *target, arrive);
                 }

@@ -16,8 +16,8 @@ use driftq_core::change::Delivery;
 use driftq_core::command::{Arrive, Arrived};
 use driftq_core::row::Row;
 use driftq_core::{
-    Answered, Command, ConsumerId, Damaged, Epoch, Lost, NodeId, Offset, ReadId, ShardId, Ticket,
-    Timestamp,
+    CallError, Command, CommandResult, ConsumerId, Damaged, Epoch, NodeId, Offset, ReadId, ShardId,
+    Ticket, Timestamp,
 };
 use driftq_storage::Memory;
 
@@ -90,7 +90,7 @@ pub(crate) enum Happening {
     /// A call reaches the node that is said to serve its shard.
     Forwarded { ticket: Ticket, to: NodeId, epoch: Epoch, command: Box<Command> },
     /// The node that took a call hears of it.
-    Back { ticket: Ticket, answered: Result<Answered, Lost> },
+    Back { ticket: Ticket, answered: Result<CommandResult, CallError> },
     /// A shard is served again.
     Restart { shard: ShardId },
     /// A backup is taken.

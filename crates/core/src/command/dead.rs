@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::command::TopicName;
-use crate::dead_letter::DeadRow;
+use crate::dead_row::DeadRow;
 use crate::id::{MessageId, Text};
 use crate::message::{DeathReason, Message};
 use crate::time::Timestamp;

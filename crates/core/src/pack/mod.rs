@@ -134,7 +134,7 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
             columns: Columns::Record { expires: record.expires, bucket: record.bucket },
             body: record.body.clone(),
         },
-        Change::Note { generation, lane, offset, text, .. } => {
+        Change::LastError { generation, lane, offset, text, .. } => {
             plain(note_key(*generation, *lane, *offset), Bytes::copy_from_slice(text.as_bytes()))
         }
         Change::NoteGone { generation, lane, offset } => {

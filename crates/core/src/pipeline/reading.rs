@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::change::{Lookup, Reads, Want};
+use crate::change::{Lookup, Prefetch, Reads};
 use crate::id::BatchNo;
 use crate::limits::{READ_AHEAD_PAGES_MAX, READ_AHEAD_STEP_BYTES, READ_LOOKUPS_MAX};
 use crate::pack::{self, Damaged};
@@ -14,12 +14,12 @@ use crate::row::{Key, Read, Row};
 use crate::shard::Work;
 
 use super::{Item, Output, Pipeline, ReadId};
-use crate::read_view::{Answer, Found, Loaded};
+use crate::read_view::{LookupResult, PrefetchResult, ReadView};
 
 /// Rows that came for a command.
 #[derive(Debug)]
 pub(super) struct Answers {
-    pub(super) rows: Vec<Answer>,
+    pub(super) rows: Vec<LookupResult>,
     /// The last batch that was durable when the first of the reads began.
     pub(super) since: BatchNo,
 }
@@ -28,7 +28,7 @@ pub(super) struct Answers {
 #[derive(Debug, Clone)]
 pub(super) enum Asker {
     Command(u64, Reads),
-    Dispatch(Want),
+    Dispatch(Prefetch),
 }
 
 /// Reads that have not started.
@@ -37,7 +37,7 @@ pub(super) struct Asking {
     /// In the order they were asked for.
     queue: VecDeque<Asker>,
     /// Reads for dispatch that wait for room in the budget or for a free read, oldest first.
-    delayed: VecDeque<Want>,
+    delayed: VecDeque<Prefetch>,
     /// Bytes that reads for dispatch under way may bring.
     reserved: u64,
 }
@@ -131,7 +131,7 @@ impl Pipeline {
     }
 
     /// Reserves the bytes of a read that is wanted. If it is not, the next consumer asks again.
-    fn is_reserved(&mut self, want: &Want, bytes: u64, is_wanted: bool) -> bool {
+    fn is_reserved(&mut self, want: &Prefetch, bytes: u64, is_wanted: bool) -> bool {
         if is_wanted {
             self.asking.reserved += bytes
         } else {
@@ -158,7 +158,7 @@ impl Pipeline {
                     let came = lookups
                         .into_iter()
                         .zip(found)
-                        .map(|(lookup, (rows, damaged))| Answer { lookup, rows, damaged });
+                        .map(|(lookup, (rows, damaged))| LookupResult { lookup, rows, damaged });
                     let partial = self.partial.remove(&item);
                     let mut answers = partial.unwrap_or(Answers { rows: Vec::new(), since });
                     answers.rows.extend(came);
@@ -195,21 +195,26 @@ impl Pipeline {
         self.damaged.push(damaged);
     }
 
-    fn load(&self, want: &Want, pages: Vec<Row>, notes: Vec<Row>) -> Result<Loaded, Damaged> {
+    fn load(
+        &self,
+        want: &Prefetch,
+        pages: Vec<Row>,
+        notes: Vec<Row>,
+    ) -> Result<PrefetchResult, Damaged> {
         match *want {
-            Want::Ahead { topic, lane, from } => {
-                Ok(Loaded::Pages(self.overlay.run(topic, lane, from, &pages)?))
+            Prefetch::Ahead { topic, lane, from } => {
+                Ok(PrefetchResult::Pages(self.overlay.run(topic, lane, from, &pages)?))
             }
-            Want::Retry { topic, generation, lane, offset, .. } => {
+            Prefetch::Retry { topic, generation, lane, offset, .. } => {
                 let lookup = Lookup::Message { topic, lane, offset };
                 let noted = Lookup::Row(Key::Note { generation, lane, offset });
                 let answers = [
-                    Answer { lookup: noted, rows: notes, damaged: None },
-                    Answer { lookup, rows: pages, damaged: None },
+                    LookupResult { lookup: noted, rows: notes, damaged: None },
+                    LookupResult { lookup, rows: pages, damaged: None },
                 ];
-                let found = Found::new(&answers, &self.overlay);
+                let found = ReadView::new(&answers, &self.overlay);
                 if !self.shard.is_waiting(want) {
-                    return Ok(Loaded::Nothing);
+                    return Ok(PrefetchResult::Nothing);
                 }
                 let message = match found.message(topic, lane, offset) {
                     Ok(message) => message,
@@ -220,7 +225,7 @@ impl Pipeline {
                     Some(text) => text.into(),
                     None => found.note(generation, lane, offset).expect("it was read"),
                 };
-                Ok(Loaded::Retry { message, last_error })
+                Ok(PrefetchResult::Retry { message, last_error })
             }
         }
     }
@@ -249,12 +254,12 @@ impl Pipeline {
     }
 }
 
-fn want_reads(want: &Want) -> Vec<Read> {
+fn want_reads(want: &Prefetch) -> Vec<Read> {
     match *want {
-        Want::Ahead { topic, lane, from } => {
+        Prefetch::Ahead { topic, lane, from } => {
             vec![Read::pages(topic, lane, from, READ_AHEAD_PAGES_MAX, READ_AHEAD_STEP_BYTES)]
         }
-        Want::Retry { topic, generation, lane, offset, .. } => vec![
+        Prefetch::Retry { topic, generation, lane, offset, .. } => vec![
             Read::pages(topic, lane, offset, 1, usize::MAX),
             Read::Key(Key::Note { generation, lane, offset }),
         ],

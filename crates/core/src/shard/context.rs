@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use crate::read_view::Found;
+use crate::read_view::ReadView;
 use crate::shard::Shard;
 use crate::time::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 pub(crate) struct Context<'a> {
     pub(crate) shard: &'a Shard,
     pub(crate) now: Timestamp,
-    pub(crate) rows: &'a Found<'a>,
+    pub(crate) rows: &'a ReadView<'a>,
 }
 
 impl Deref for Context<'_> {

@@ -11,7 +11,8 @@ use std::ops::Bound::{self, Excluded, Unbounded};
 use std::sync::Arc;
 
 use crate::change::{
-    Change, Chore, Decision, Delivery, Effect, Entry, EntryState, LastError, Note, Want,
+    Action, Change, Chore, Decision, Delivery, Entry, EntryState, LastError, Prefetch,
+    VolatileChange,
 };
 use crate::command::Hold;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, Text, no_text};
@@ -32,16 +33,20 @@ impl Shard {
         let Some(lane) = lane else {
             let mut decision = done();
             let until = group.row.paused.as_ref().and_then(|paused| paused.until);
-            let wake = |at| Note::Wake { at, group: group.row.id };
-            decision.notes.extend(until.filter(|_| group.is_paused(now)).map(wake));
-            decision.notes.push(Note::Idle(group.row.id));
+            let wake = |at| VolatileChange::Wake { at, group: group.row.id };
+            decision.volatile.extend(until.filter(|_| group.is_paused(now)).map(wake));
+            decision.volatile.push(VolatileChange::Idle(group.row.id));
             return Some(decision);
         };
         if self.damage_of(topic, group, lane).is_some() {
             // A repair brings the lane back.
             let (group, fresh) = (group.row.id, group.cursor(lane).fresh_run);
-            let visited = Note::Visited { group, lane, more: false, stalled: false, fresh };
-            return Some(Decision { notes: vec![visited, Note::Rotor(group)], ..done() });
+            let visited =
+                VolatileChange::Visited { group, lane, more: false, stalled: false, fresh };
+            return Some(Decision {
+                volatile: vec![visited, VolatileChange::Rotor(group)],
+                ..done()
+            });
         }
         let mut run = Run::new(self, now, topic, group, lane);
         run.hand_out();
@@ -51,32 +56,45 @@ impl Shard {
     /// Leaves the next group alone until something happens to it.
     pub(crate) fn pass_over(&self) -> Option<Decision> {
         let id = self.next_group()?.row.id;
-        Some(Decision { notes: vec![Note::Idle(id), Note::Rotor(id)], ..done() })
+        Some(Decision {
+            volatile: vec![VolatileChange::Idle(id), VolatileChange::Rotor(id)],
+            ..done()
+        })
     }
 
     /// Whether message and last error of a waiting entry are in memory.
     fn has_retry(&self, group: &Group, lane: Lane, offset: Offset) -> bool {
         let cursor = group.cursor(lane);
-        let cache = &self.live.cache;
+        let cache = &self.volatile.cache;
         cache.staged(cursor.start.generation, lane, offset).is_some()
             || cursor.open.get(offset).is_some_and(|open| open.entry.error != LastError::Note)
                 && cache.get(group.row.topic, lane, offset).is_some()
     }
 
     /// The read that a waiting entry needs before it can be delivered, if it needs one.
-    pub(super) fn retry_to_read(&self, id: GroupId, lane: Lane, offset: Offset) -> Option<Want> {
+    pub(super) fn retry_to_read(
+        &self,
+        id: GroupId,
+        lane: Lane,
+        offset: Offset,
+    ) -> Option<Prefetch> {
         let group = self.groups.get(&id)?;
         let cursor = group.cursors.get(lane.index())?;
         cursor.open.get(offset).filter(|open| !open.entry.is_leased())?;
         let (topic, generation) = (group.row.topic, cursor.start.generation);
-        let want = Want::Retry { topic, group: id, generation, lane, offset };
-        let is_needed = !self.has_retry(group, lane, offset) && !self.live.loading.contains(&want);
+        let want = Prefetch::Retry { topic, group: id, generation, lane, offset };
+        let is_needed =
+            !self.has_retry(group, lane, offset) && !self.volatile.loading.contains(&want);
         is_needed.then_some(want)
     }
 
     /// Whether another retry may be read: messages on their way are bounded like those in memory.
-    pub(super) fn may_read_retries<'a>(&'a self, asked: impl Iterator<Item = &'a Want>) -> bool {
-        let under_way = self.live.loading.iter().chain(asked).filter_map(|want| self.wanted(want));
+    pub(super) fn may_read_retries<'a>(
+        &'a self,
+        asked: impl Iterator<Item = &'a Prefetch>,
+    ) -> bool {
+        let under_way =
+            self.volatile.loading.iter().chain(asked).filter_map(|want| self.wanted(want));
         let (mut count, mut bytes) = (0, 0);
         for open in under_way {
             count += 1;
@@ -93,8 +111,8 @@ impl Shard {
     }
 
     fn next_group(&self) -> Option<&Group> {
-        let active = &self.live.active;
-        let after = (Excluded(self.live.rotor), Unbounded);
+        let active = &self.volatile.active;
+        let after = (Excluded(self.volatile.rotor), Unbounded);
         let id = active.range(after).next().or_else(|| active.first())?;
         Some(&self.groups[id])
     }
@@ -168,7 +186,7 @@ impl<'a> Run<'a> {
             lane,
             cursor,
             decision: done(),
-            ahead: shard.live.cache.run(topic.row.id, lane, cursor.next),
+            ahead: shard.volatile.cache.run(topic.row.id, lane, cursor.next),
             next: cursor.next,
             bytes: cursor.bytes,
             given: 0,
@@ -186,7 +204,7 @@ impl<'a> Run<'a> {
 
     /// Nothing is stored where a dead letter was purged: the cursor goes on behind.
     fn pass_holes(&mut self) {
-        let (cache, topic, lane) = (&self.shard.live.cache, self.topic, self.lane);
+        let (cache, topic, lane) = (&self.shard.volatile.cache, self.topic, self.lane);
         while self.ahead.is_empty()
             && topic.is_dlq()
             && let Some(end) = cache.hole_end(topic.row.id, lane, self.next)
@@ -246,13 +264,13 @@ impl<'a> Run<'a> {
             if self.shard.has_retry(self.group, lane, offset) {
                 return;
             }
-            let asked = self.decision.notes.iter().filter_map(Note::loading);
+            let asked = self.decision.volatile.iter().filter_map(VolatileChange::loading);
             if self.shard.may_read_retries(asked) {
                 let want = self.shard.retry_to_read(group, lane, offset);
-                self.decision.notes.extend(want.map(Note::Loading));
+                self.decision.volatile.extend(want.map(VolatileChange::Loading));
             } else if !self.starved {
                 self.starved = true;
-                self.decision.notes.push(Note::Starved { group, lane });
+                self.decision.volatile.push(VolatileChange::Starved { group, lane });
             }
             due.next();
         }
@@ -260,7 +278,7 @@ impl<'a> Run<'a> {
 
     /// Message and last error of a waiting entry, if they are in memory.
     fn retry_message(&self, offset: Offset, entry: &Entry) -> Option<(Arc<Message>, Text)> {
-        let cache = &self.shard.live.cache;
+        let cache = &self.shard.volatile.cache;
         if let Some(staged) = cache.staged(self.cursor.start.generation, self.lane, offset) {
             return Some((staged.message.clone(), staged.last_error.clone()));
         }
@@ -304,17 +322,22 @@ impl<'a> Run<'a> {
     /// Asks for fresh messages that are not in memory, whether or not a retry goes first.
     fn ask_ahead(&mut self) {
         let (topic, lane) = (self.topic.row.id, self.lane);
-        let want = Want::Ahead { topic, lane, from: self.next };
+        let want = Prefetch::Ahead { topic, lane, from: self.next };
         let is_wanted = self.ahead.is_empty() && self.next < self.topic.lane(lane).high;
-        let is_asked = self.shard.live.loading.contains(&want)
-            || self.decision.notes.iter().filter_map(Note::loading).any(|asked| *asked == want);
+        let is_asked = self.shard.volatile.loading.contains(&want)
+            || self
+                .decision
+                .volatile
+                .iter()
+                .filter_map(VolatileChange::loading)
+                .any(|asked| *asked == want);
         if !is_wanted || is_asked || !self.has_room() {
             return;
         }
         if self.shard.reads_enough(self.group) {
             self.unread = true
         } else {
-            self.decision.notes.push(Note::Loading(want))
+            self.decision.volatile.push(VolatileChange::Loading(want))
         }
     }
 
@@ -327,7 +350,7 @@ impl<'a> Run<'a> {
             if !self.shard.group_has_room(self.group, u64::from(self.opened)) {
                 // A settle in another lane or group may make room. One in this lane brings the lane back anyway.
                 let (group, lane) = (self.group.row.id, self.lane);
-                self.decision.notes.push(Note::GroupFull { group, lane });
+                self.decision.volatile.push(VolatileChange::GroupFull { group, lane });
             }
             return false;
         }
@@ -380,7 +403,7 @@ impl<'a> Run<'a> {
         self.bytes = kept.bytes_before + kept.message.size();
         self.ahead = &self.ahead[1..];
         if self.ahead.is_empty() {
-            self.ahead = self.shard.live.cache.run(self.topic.row.id, self.lane, self.next);
+            self.ahead = self.shard.volatile.cache.run(self.topic.row.id, self.lane, self.next);
             self.pass_holes();
         }
     }
@@ -388,8 +411,8 @@ impl<'a> Run<'a> {
     /// Its effects have to be read: a command of its own makes a dead letter of it.
     fn plan_death(&mut self, offset: Offset) {
         let chore = Chore::Deadline { group: self.group.row.id, lane: self.lane, offset };
-        if !self.shard.live.chores.contains_key(&chore) {
-            self.decision.notes.push(Note::Chore(chore, Some(self.now)));
+        if !self.shard.volatile.chores.contains_key(&chore) {
+            self.decision.volatile.push(VolatileChange::Chore(chore, Some(self.now)));
         }
     }
 
@@ -415,7 +438,7 @@ impl<'a> Run<'a> {
         for _ in 0..ready.len() {
             let index = self.turns % ready.len();
             let id = ready[index];
-            let consumer = &self.shard.live.consumers[&id];
+            let consumer = &self.shard.volatile.consumers[&id];
             let taken = &mut self.taken[index];
             self.turns += 1;
             if has_room_for(consumer, *taken, size) {
@@ -436,7 +459,7 @@ impl<'a> Run<'a> {
         message: Arc<Message>,
         last_error: Text,
     ) {
-        let consumer = &self.shard.live.consumers[&holder];
+        let consumer = &self.shard.volatile.consumers[&holder];
         let lease_ms = consumer.lease_ms(self.topic);
         let entry = Entry {
             state: EntryState::Leased,
@@ -452,7 +475,7 @@ impl<'a> Run<'a> {
         self.decision.changes.push(open);
         self.given += 1;
         let delivery = self.delivery(offset, &entry, message, last_error);
-        self.decision.effects.push(Effect::Deliver(holder, Box::new(delivery)));
+        self.decision.actions.push(Action::Deliver(holder, Box::new(delivery)));
     }
 
     fn delivery(
@@ -498,14 +521,14 @@ impl<'a> Run<'a> {
             let moved = Change::Cursor { group: id, lane, next: self.next, bytes: self.bytes };
             decision.changes.push(moved);
             let (topic, offset) = (self.topic.row.id, self.cursor.next);
-            decision.notes.push(Note::Used { topic, lane, offset });
+            decision.volatile.push(VolatileChange::Used { topic, lane, offset });
         }
-        decision.notes.push(Note::Turned { group: id, turns: self.turns });
+        decision.volatile.push(VolatileChange::Turned { group: id, turns: self.turns });
         let (more, stalled) = (self.stop == Stop::More, self.stop == Stop::Full);
         let fresh = self.fresh_run;
-        decision.notes.push(Note::Visited { group: id, lane, more, stalled, fresh });
-        decision.notes.extend(self.unread.then_some(Note::Unread { group: id, lane }));
-        decision.notes.push(Note::Rotor(id));
+        decision.volatile.push(VolatileChange::Visited { group: id, lane, more, stalled, fresh });
+        decision.volatile.extend(self.unread.then_some(VolatileChange::Unread { group: id, lane }));
+        decision.volatile.push(VolatileChange::Rotor(id));
         decision
     }
 }

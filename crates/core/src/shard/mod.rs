@@ -23,12 +23,12 @@ mod work;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit::Tip;
-use crate::change::{Change, Chore, Decision, Garbage, Lookup, Reads, Want};
+use crate::change::{Change, Chore, Decision, Garbage, Lookup, Prefetch, Reads};
 use crate::command::{Command, Hold, Missing, Rejection, Reply, TopicName};
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
 use crate::limits::{EXPIRE_EVERY_MS, LAPSE_MAX};
 use crate::pack::Damaged;
-use crate::read_view::{Found, Loaded, PageRun, missing};
+use crate::read_view::{PageRun, PrefetchResult, ReadView, missing};
 use crate::refusal::Decided;
 use crate::row::MarkKind;
 use crate::settings::Settings;
@@ -50,7 +50,7 @@ pub(crate) use {
 
 use context::Context;
 use state::cache::Cache;
-use state::{Live, Owners, Wakeup};
+use state::{Owners, Volatile, Wakeup};
 
 /// What a shard is told when it is made.
 #[derive(Debug, Clone)]
@@ -139,7 +139,7 @@ pub struct Shard {
     open_total: u64,
     /// Derived: cursors of all groups.
     cursors_total: u64,
-    live: Live,
+    volatile: Volatile,
 }
 
 impl Shard {
@@ -162,7 +162,7 @@ impl Shard {
             leases: BTreeSet::new(),
             open_total: 0,
             cursors_total: 0,
-            live: Live { cache, ..Live::default() },
+            volatile: Volatile { cache, ..Volatile::default() },
         }
     }
 
@@ -230,7 +230,7 @@ impl Shard {
 
     /// Makes a decision true here. What it decided is shown to nobody before the batch it belongs to
     /// is durable.
-    pub(crate) fn take(&mut self, now: Timestamp, decision: &mut Decision) {
+    pub(crate) fn apply(&mut self, now: Timestamp, decision: &mut Decision) {
         self.now = now;
         let mut told = Vec::new();
         for change in &decision.changes {
@@ -240,13 +240,13 @@ impl Shard {
             self.absorb(change);
         }
         decision.changes.extend(told);
-        for note in &decision.notes {
-            self.note(note);
+        for note in &decision.volatile {
+            self.absorb_volatile(note);
         }
     }
 
     /// Decides a command or a chore. Nothing changes.
-    pub(crate) fn decide(&self, now: Timestamp, work: &Work, found: &Found<'_>) -> Decided {
+    pub(crate) fn decide(&self, now: Timestamp, work: &Work, found: &ReadView<'_>) -> Decided {
         let context = Context { shard: self, now, rows: found };
         match work {
             Work::Command(command) => self.decide_command(&context, command),
@@ -328,19 +328,19 @@ impl Shard {
     pub fn next_deadline(&self, now: Timestamp) -> Option<Timestamp> {
         let later = (now.after(1), GroupId(0), Lane(0), 0);
         let lease = self.leases.range(later..).next().map(|lease| lease.0);
-        let wakeup = self.live.wakeups.first().map(|wakeup| wakeup.0);
-        let chore = self.live.chores_due.first().map(|chore| chore.0);
+        let wakeup = self.volatile.wakeups.first().map(|wakeup| wakeup.0);
+        let chore = self.volatile.chores_due.first().map(|chore| chore.0);
         [lease, wakeup, chore].into_iter().flatten().min()
     }
 
     /// Looks at what has become due since the last step. Says which messages will be wanted soon.
-    pub(crate) fn wake(&mut self, now: Timestamp) -> Vec<Want> {
+    pub(crate) fn wake(&mut self, now: Timestamp) -> Vec<Prefetch> {
         let mut wants = Vec::new();
-        while let Some(&(at, wakeup)) = self.live.wakeups.first() {
+        while let Some(&(at, wakeup)) = self.volatile.wakeups.first() {
             if at > now {
                 break;
             }
-            self.live.wakeups.pop_first();
+            self.volatile.wakeups.pop_first();
             match wakeup {
                 Wakeup::Soon(group, lane, offset) => {
                     let is_read = self.groups.get(&group).is_some_and(|group| {
@@ -353,7 +353,7 @@ impl Shard {
                         && self.may_read_retries([].iter())
                         && let Some(want) = self.retry_to_read(group, lane, offset)
                     {
-                        self.live.loading.insert(want);
+                        self.volatile.loading.insert(want);
                         wants.push(want);
                     }
                 }
@@ -370,19 +370,29 @@ impl Shard {
     }
 
     /// Rows that dispatch asked for are here.
-    pub(crate) fn supply(&mut self, want: &Want, loaded: Loaded) -> Result<(), Damaged> {
+    pub(crate) fn supply(
+        &mut self,
+        want: &Prefetch,
+        loaded: PrefetchResult,
+    ) -> Result<(), Damaged> {
         match (want, loaded) {
-            (Want::Ahead { topic, lane, from }, Loaded::Pages(run)) => {
+            (Prefetch::Ahead { topic, lane, from }, PrefetchResult::Pages(run)) => {
                 self.supply_pages(*topic, *lane, *from, run)?;
             }
             (
-                Want::Retry { generation, lane, offset, .. },
-                Loaded::Retry { message, last_error },
+                Prefetch::Retry { generation, lane, offset, .. },
+                PrefetchResult::Retry { message, last_error },
             ) => {
-                self.live.cache.stage(*generation, *lane, *offset, Staged { message, last_error });
+                self.volatile.cache.stage(
+                    *generation,
+                    *lane,
+                    *offset,
+                    Staged { message, last_error },
+                );
             }
-            (Want::Ahead { .. } | Want::Retry { .. }, Loaded::Nothing) => {}
-            (Want::Ahead { .. }, Loaded::Retry { .. }) | (Want::Retry { .. }, Loaded::Pages(_)) => {
+            (Prefetch::Ahead { .. } | Prefetch::Retry { .. }, PrefetchResult::Nothing) => {}
+            (Prefetch::Ahead { .. }, PrefetchResult::Retry { .. })
+            | (Prefetch::Retry { .. }, PrefetchResult::Pages(_)) => {
                 unreachable!("a read is answered in its own kind")
             }
         }
@@ -406,15 +416,15 @@ impl Shard {
                 break;
             }
             if expected < end {
-                self.live.cache.hole(topic, lane, expected, page.base);
+                self.volatile.cache.hole(topic, lane, expected, page.base);
                 expected = expected.max(page.base);
                 let wanted = page.messages[(expected - page.base) as usize..].to_vec();
-                self.live.cache.insert(topic, lane, expected, wanted);
+                self.volatile.cache.insert(topic, lane, expected, wanted);
                 expected = end;
             }
         }
         if may_have_holes {
-            self.live.cache.hole(topic, lane, expected, run.end.min(high));
+            self.volatile.cache.hole(topic, lane, expected, run.end.min(high));
         } else if expected == from && self.is_needed(topic, lane, from) {
             // Otherwise it is trimmed by now, and nobody needs it any more.
             return Err(missing(topic, lane, from));
@@ -430,8 +440,8 @@ impl Shard {
     }
 
     /// The entry that a wanted retry is for, if it still waits.
-    pub(super) fn wanted(&self, want: &Want) -> Option<&Open> {
-        let Want::Retry { group, generation, lane, offset, .. } = want else {
+    pub(super) fn wanted(&self, want: &Prefetch) -> Option<&Open> {
+        let Prefetch::Retry { group, generation, lane, offset, .. } = want else {
             return None;
         };
         let cursor = self.groups.get(group)?.cursor(*lane);
@@ -439,26 +449,26 @@ impl Shard {
         (cursor.start.generation == *generation && !open.entry.is_leased()).then_some(open)
     }
 
-    pub(crate) fn is_waiting(&self, want: &Want) -> bool {
+    pub(crate) fn is_waiting(&self, want: &Prefetch) -> bool {
         self.wanted(want).is_some()
     }
 
     /// The last error of a wanted retry; None: it is in a row.
-    pub(crate) fn plain_error(&self, want: &Want) -> Option<&'static str> {
+    pub(crate) fn plain_error(&self, want: &Prefetch) -> Option<&'static str> {
         self.wanted(want)?.entry.error.text()
     }
 
     /// Whether something will come of a batch at `now` that nobody asked for.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
-        !self.live.active.is_empty()
+        !self.volatile.active.is_empty()
             || self.has_chores(now)
-            || self.live.wakeups.first().is_some_and(|(at, ..)| *at <= now)
+            || self.volatile.wakeups.first().is_some_and(|(at, ..)| *at <= now)
     }
 
     /// Starts the life of this copy: no lease runs out before its grace.
-    pub(crate) fn recovered(&mut self, stored: Timestamp, now: Timestamp) {
-        self.live.stopped_at = stored;
-        self.live.recovered_at = now;
+    pub(crate) fn resume_after_recovery(&mut self, stored: Timestamp, now: Timestamp) {
+        self.volatile.stopped_at = stored;
+        self.volatile.recovered_at = now;
         self.now = now;
         let leases = std::mem::take(&mut self.leases);
         for (_, group, lane, offset) in leases {
@@ -502,7 +512,7 @@ impl Shard {
 
     /// Bytes of messages in memory.
     pub fn cached_bytes(&self) -> usize {
-        self.live.cache.bytes()
+        self.volatile.cache.bytes()
     }
 
     /// Every group, as [`Command::ViewGroup`] shows it.

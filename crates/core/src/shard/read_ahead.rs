@@ -1,6 +1,6 @@
 //! Reads for dispatch: how much one may bring, whether a consumer still waits for it, and when they are enough.
 
-use crate::change::Want;
+use crate::change::Prefetch;
 use crate::id::{Lane, Offset};
 use crate::limits::{ENVELOPE_BYTES_MAX, KEY_BYTES_MAX, PAGE_BYTES_MAX, READ_AHEAD_STEP_BYTES};
 use crate::shard::{Group, Shard};
@@ -10,10 +10,10 @@ const MESSAGE_BYTES_MAX: u64 = ENVELOPE_BYTES_MAX as u64 + 256;
 
 impl Shard {
     /// The most bytes that the answer to a read for dispatch has.
-    pub(crate) fn bytes_expected(&self, want: &Want) -> u64 {
+    pub(crate) fn bytes_expected(&self, want: &Prefetch) -> u64 {
         let message = self.config.value_bytes_max.saturating_add(KEY_BYTES_MAX) as u64;
         let page = (PAGE_BYTES_MAX as u64).max(message) + MESSAGE_BYTES_MAX;
-        let Want::Ahead { topic, lane, from } = want else { return page };
+        let Prefetch::Ahead { topic, lane, from } = want else { return page };
         let Some(topic) = self.topics.get(topic) else { return 0 };
         // The last page of a step may begin right before the step ends.
         let step = READ_AHEAD_STEP_BYTES as u64 + page;
@@ -23,16 +23,16 @@ impl Shard {
     }
 
     /// Whether a consumer may still be given what a read for dispatch brings.
-    pub(crate) fn has_reader(&self, want: &Want) -> bool {
-        let Want::Ahead { topic, .. } = want else { return self.is_waiting(want) };
+    pub(crate) fn has_reader(&self, want: &Prefetch) -> bool {
+        let Prefetch::Ahead { topic, .. } = want else { return self.is_waiting(want) };
         let Some(topic) = self.topics.get(topic) else { return false };
         let mut groups = topic.groups.values().filter_map(|group| self.groups.get(group));
         groups.any(|group| !group.consumers.is_empty())
     }
 
     /// Whether a consumer has room right now for what a read for dispatch brings.
-    pub(crate) fn has_ready_reader(&self, want: &Want) -> bool {
-        let Want::Ahead { topic, lane, from } = want else { return self.is_waiting(want) };
+    pub(crate) fn has_ready_reader(&self, want: &Prefetch) -> bool {
+        let Prefetch::Ahead { topic, lane, from } = want else { return self.is_waiting(want) };
         let Some(topic) = self.topics.get(topic) else { return false };
         let mut groups = topic.groups.values().filter_map(|group| self.groups.get(group));
         groups.any(|group| !group.ready.is_empty() && group.cursor(*lane).next <= *from)
@@ -42,12 +42,12 @@ impl Shard {
     /// memory. For consumers without room nothing is read.
     pub(super) fn reads_enough(&self, group: &Group) -> bool {
         let topic = group.row.topic;
-        let from = Want::Ahead { topic, lane: Lane::of(0), from: 0 };
-        let to = Want::Ahead { topic, lane: Lane(u32::MAX), from: Offset::MAX };
-        let reading = self.live.loading.range(from..=to);
+        let from = Prefetch::Ahead { topic, lane: Lane::of(0), from: 0 };
+        let to = Prefetch::Ahead { topic, lane: Lane(u32::MAX), from: Offset::MAX };
+        let reading = self.volatile.loading.range(from..=to);
         let bytes: u64 = reading.map(|want| self.bytes_expected(want)).sum();
         let mut room = 0_u64;
-        for consumer in group.ready.iter().filter_map(|id| self.live.consumers.get(id)) {
+        for consumer in group.ready.iter().filter_map(|id| self.volatile.consumers.get(id)) {
             if room > bytes {
                 break;
             }

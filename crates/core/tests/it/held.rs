@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use driftq_core::change::{Delivery, Effect};
+use driftq_core::change::{Action, Delivery};
 use driftq_core::command::{
     Claim, CreateTopic, GroupName, Join, Nack, NackKind, Peer, PeerKind, Produce, Start, TopicName,
 };
 use driftq_core::row::{Read, Row, Write};
 use driftq_core::{
-    Answered, Batch, Command, ConsumerId, Damaged, Envelope, Input, LeaseToken, Output, Pipeline,
-    PipelineConfig, ReadId, Release, RetryPolicy, SettingsPatch, ShardConfig, Ticket, Timestamp,
+    Batch, Command, CommandResult, ConsumerId, Damaged, Envelope, Input, LeaseToken, Output,
+    Pipeline, PipelineConfig, ReadId, Release, RetryPolicy, SettingsPatch, ShardConfig, Ticket,
+    Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership, recover};
@@ -40,7 +41,7 @@ pub(crate) struct Held {
     pub(crate) commits: VecDeque<Committing>,
     pub(crate) reads: VecDeque<Reading>,
     /// What was released: answers by ticket, and deliveries in order, but for those that were withheld.
-    pub(crate) answers: BTreeMap<Ticket, Answered>,
+    pub(crate) answers: BTreeMap<Ticket, CommandResult>,
     pub(crate) deliveries: Vec<(ConsumerId, Delivery)>,
     pub(crate) withheld: usize,
     /// Numbers of the batches that were released.
@@ -117,8 +118,8 @@ impl Held {
         let Release { batch, withheld } = release;
         self.released.push(batch.no.0);
         self.answers.extend(batch.replies.iter().cloned());
-        for effect in &batch.effects {
-            if let Effect::Deliver(consumer, delivery) = effect {
+        for effect in &batch.actions {
+            if let Action::Deliver(consumer, delivery) = effect {
                 if withheld.contains(&delivery.hold) {
                     self.withheld += 1
                 } else {
@@ -221,7 +222,7 @@ impl Held {
     }
 
     /// Sends a command and does everything. What it was answered.
-    pub(crate) fn ask(&mut self, command: Command) -> Answered {
+    pub(crate) fn ask(&mut self, command: Command) -> CommandResult {
         let ticket = self.arrive(command);
         self.settle();
         self.answers.get(&ticket).expect("it was answered").clone()

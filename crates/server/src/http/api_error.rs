@@ -20,7 +20,7 @@ use driftq_core::ownership::Unfit;
 
 use super::convert;
 use super::words::ToWire;
-use crate::node::Lost;
+use crate::node::CallError;
 
 /// How long a client waits before it tries again, where nothing better is known.
 pub(super) const RETRY_AFTER_MS: u64 = 1_000;
@@ -178,11 +178,11 @@ fn shortened(text: &str) -> String {
     }
 }
 
-impl From<Lost> for ApiError {
-    fn from(lost: Lost) -> ApiError {
+impl From<CallError> for ApiError {
+    fn from(lost: CallError) -> ApiError {
         let outcome = match lost {
-            Lost::Unknown => Outcome::Unknown,
-            Lost::NotServing | Lost::Overloaded => Outcome::None,
+            CallError::Unknown => Outcome::Unknown,
+            CallError::NotServing | CallError::Overloaded => Outcome::None,
         };
         ApiError::new(Unavailable { outcome, retry_after_ms: RETRY_AFTER_MS }, lost.to_string())
     }

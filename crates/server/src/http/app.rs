@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use driftq_core::command::{Call, GroupName, Pause, Seek, TopicName};
-use driftq_core::{Answered, Command, EffectToken, LeaseToken, Rejection, Text, Token as _};
+use driftq_core::{Command, CommandResult, EffectToken, LeaseToken, Rejection, Text, Token as _};
 
 use super::access::AccessRules;
 use super::api_error::{ApiError, Invalid, Subject, internal_error};
@@ -13,7 +13,7 @@ use crate::budget::{Budget, ConsumerShare};
 use crate::clock::NodeClock;
 use crate::config::Limits;
 use crate::metrics::Metrics;
-use crate::node::{Lost, Node, Seat};
+use crate::node::{CallError, Node, Seat};
 
 /// The one namespace of a server without credentials of its own.
 pub(crate) const NAMESPACE: &str = "default";
@@ -175,7 +175,7 @@ fn other_kind(wanted: &str, text: &str) -> Option<&'static str> {
 
 /// The answer to a call, with the type of its reply.
 pub(super) fn typed<C: Call>(
-    answered: Result<Answered, Lost>,
+    answered: Result<CommandResult, CallError>,
 ) -> Result<Result<C::Reply, Rejection>, ApiError> {
     match answered? {
         Ok(reply) => C::reply(reply).map(Ok).ok_or_else(|| internal_error(WRONG_REPLY)),

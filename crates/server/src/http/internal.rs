@@ -12,13 +12,15 @@ use axum::middleware::Next;
 use axum::response::IntoResponse as _;
 use axum::routing::post;
 use axum::{Router, middleware};
-use driftq_core::travel::{open_call, pack_answer, pack_deliveries};
-use driftq_core::{Answered, Command, ConsumerId, Epoch, ShardId};
+use driftq_core::node_codec::{open_call, pack_answer, pack_deliveries};
+use driftq_core::{Command, CommandResult, ConsumerId, Epoch, ShardId};
 
 use super::access::is_same_secret;
 use super::api_error::no_route;
 use super::app::App;
-use crate::node::{Deliveries, EPOCH, Handed, Lost, Node, SECRET, SHARD, frame, frames, pack_lost};
+use crate::node::{
+    CallError, Deliveries, EPOCH, Handed, Node, SECRET, SHARD, frame, frames, pack_lost,
+};
 
 /// The largest batch, and what it takes to say it.
 const BODY_BYTES: usize = 64 << 20;
@@ -54,20 +56,20 @@ fn meant(app: &App, headers: &HeaderMap) -> Option<ShardId> {
     app.node.serves(shard, Epoch(number(EPOCH)?)).then_some(shard)
 }
 
-fn told(lost: Lost) -> Response<Body> {
+fn told(lost: CallError) -> Response<Body> {
     match lost {
-        Lost::NotServing => StatusCode::CONFLICT,
-        Lost::Overloaded => StatusCode::TOO_MANY_REQUESTS,
-        Lost::Unknown => StatusCode::SERVICE_UNAVAILABLE,
+        CallError::NotServing => StatusCode::CONFLICT,
+        CallError::Overloaded => StatusCode::TOO_MANY_REQUESTS,
+        CallError::Unknown => StatusCode::SERVICE_UNAVAILABLE,
     }
     .into_response()
 }
 
 async fn call(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
-    let Some(shard) = meant(&app, &headers) else { return told(Lost::NotServing) };
+    let Some(shard) = meant(&app, &headers) else { return told(CallError::NotServing) };
     let Ok(command) = open_call(&body) else {
         // It was not taken: nothing happened. A node of an older version cannot serve it.
-        return told(Lost::NotServing);
+        return told(CallError::NotServing);
     };
     match app.node.call_here(shard, command).await {
         Ok(answered) => Response::new(Body::from(pack_answer(&answered))),
@@ -77,12 +79,12 @@ async fn call(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respon
 
 /// Commands one after the other, so that a batch can decide them together.
 async fn calls(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
-    let Some(shard) = meant(&app, &headers) else { return told(Lost::NotServing) };
+    let Some(shard) = meant(&app, &headers) else { return told(CallError::NotServing) };
     let commands = frames(&body).iter().map(|frame| open_call(frame)).collect::<Result<_, _>>();
-    let Ok(commands) = commands else { return told(Lost::NotServing) };
+    let Ok(commands) = commands else { return told(CallError::NotServing) };
     let answers = app.node.call_all_here(shard, commands).await;
-    if answers.iter().all(|answered| matches!(answered, Err(Lost::NotServing))) {
-        return told(Lost::NotServing);
+    if answers.iter().all(|answered| matches!(answered, Err(CallError::NotServing))) {
+        return told(CallError::NotServing);
     }
     let frames = answers.iter().map(|answered| match answered {
         Ok(answered) => frame(&pack_answer(answered)),
@@ -93,8 +95,8 @@ async fn calls(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Respo
 }
 
 async fn join(State(app): State<App>, headers: HeaderMap, body: Bytes) -> Response<Body> {
-    let Some(shard) = meant(&app, &headers) else { return told(Lost::NotServing) };
-    let Ok(Command::Join(mut join)) = open_call(&body) else { return told(Lost::NotServing) };
+    let Some(shard) = meant(&app, &headers) else { return told(CallError::NotServing) };
+    let Ok(Command::Join(mut join)) = open_call(&body) else { return told(CallError::NotServing) };
     // Numbers of consumers are of a process. The answer says which it is.
     join.consumer = app.node.next_consumer();
     let mut guest = Guest {
@@ -119,7 +121,7 @@ struct Guest {
     shard: ShardId,
     consumer: ConsumerId,
     deliveries: Option<Deliveries>,
-    first: Option<Answered>,
+    first: Option<CommandResult>,
 }
 
 impl Guest {

@@ -6,10 +6,10 @@ use std::time::Duration;
 use driftq_core::command::Place;
 use driftq_core::command::{Missing, Seen, TopicName};
 use driftq_core::limits::PRODUCES_MAX;
-use driftq_core::{Answered, Command, Rejection, Reply};
+use driftq_core::{Command, CommandResult, Rejection, Reply};
 use futures_util::future::join_all;
 
-use super::{Lost, Node};
+use super::{CallError, Node};
 
 /// How long a shard is looked at. One that is slower says what it would have said later, by itself.
 const LOOK_WITHIN: Duration = Duration::from_millis(500);
@@ -54,7 +54,7 @@ impl Node {
     }
 
     /// Asks the shard that another one has named. It answers for itself: there is no third.
-    pub(super) async fn follow(&self, answered: Answered) -> Result<Answered, Lost> {
+    pub(super) async fn follow(&self, answered: CommandResult) -> Result<CommandResult, CallError> {
         match answered {
             Ok(Reply::Elsewhere(ask)) => self.decide(*ask).await,
             answered => Ok(answered),
@@ -64,8 +64,8 @@ impl Node {
     /// The same for many.
     pub(super) async fn follow_all(
         &self,
-        mut answers: Vec<Result<Answered, Lost>>,
-    ) -> Vec<Result<Answered, Lost>> {
+        mut answers: Vec<Result<CommandResult, CallError>>,
+    ) -> Vec<Result<CommandResult, CallError>> {
         let (mut places, mut asks) = (Vec::new(), Vec::new());
         for (at, answered) in answers.iter_mut().enumerate() {
             if let Ok(Ok(Reply::Elsewhere(ask))) = answered {

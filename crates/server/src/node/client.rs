@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
 use driftq_core::command::{Hold, Join};
-use driftq_core::travel::{open_answer, open_deliveries, pack_call};
-use driftq_core::{Answered, Command, Epoch, Lost, Reply, ShardId, Text};
+use driftq_core::node_codec::{open_answer, open_deliveries, pack_call};
+use driftq_core::{CallError, Command, CommandResult, Epoch, Reply, ShardId, Text};
 use futures_util::Stream;
 
 use super::frames::{frame, next_frame, open_lost};
@@ -71,7 +71,12 @@ impl Client {
         Client { calls: http(), joins: http(), secret, unreachable: Arc::default() }
     }
 
-    async fn post(&self, what: &str, to: &There, body: Vec<u8>) -> Result<reqwest::Response, Lost> {
+    async fn post(
+        &self,
+        what: &str,
+        to: &There,
+        body: Vec<u8>,
+    ) -> Result<reqwest::Response, CallError> {
         let http = if what == "join" { &self.joins } else { &self.calls };
         let request = http.post(format!("{}/internal/v1/{what}", to.address));
         let request = request
@@ -84,16 +89,16 @@ impl Client {
             // Nobody was there to take it.
             Ok(Err(error)) if error.is_connect() => {
                 self.report_unreachable(&to.address, &error);
-                return Err(Lost::NotServing);
+                return Err(CallError::NotServing);
             }
-            Ok(Err(_)) | Err(_) => return Err(Lost::Unknown),
+            Ok(Err(_)) | Err(_) => return Err(CallError::Unknown),
             Ok(Ok(response)) => response,
         };
         match response.status() {
             StatusCode::OK => Ok(response),
-            StatusCode::CONFLICT => Err(Lost::NotServing),
-            StatusCode::TOO_MANY_REQUESTS => Err(Lost::Overloaded),
-            _ => Err(Lost::Unknown),
+            StatusCode::CONFLICT => Err(CallError::NotServing),
+            StatusCode::TOO_MANY_REQUESTS => Err(CallError::Overloaded),
+            _ => Err(CallError::Unknown),
         }
     }
 
@@ -108,13 +113,13 @@ impl Client {
         }
     }
 
-    async fn ask(&self, to: &There, command: &Command) -> Result<Answered, Lost> {
+    async fn ask(&self, to: &There, command: &Command) -> Result<CommandResult, CallError> {
         let response = self.post("call", to, pack_call(command)).await?;
-        let body = response.bytes().await.map_err(|_| Lost::Unknown)?;
+        let body = response.bytes().await.map_err(|_| CallError::Unknown)?;
         open_answer(&body).map_err(|error| {
             // It was done there, whatever it was.
             tracing::error!(peer = %to.address, %error, "the answer of a node cannot be read");
-            Lost::Unknown
+            CallError::Unknown
         })
     }
 
@@ -134,7 +139,7 @@ impl Client {
             let all = client.ask_all(&to, &commands).await;
             for (at, answer) in answers.into_iter().enumerate() {
                 let answered = match &all {
-                    Ok(all) => all.get(at).cloned().unwrap_or(Err(Lost::Unknown)),
+                    Ok(all) => all.get(at).cloned().unwrap_or(Err(CallError::Unknown)),
                     Err(lost) => Err(*lost),
                 };
                 // Whoever asked may be gone.
@@ -147,7 +152,7 @@ impl Client {
         &self,
         to: &There,
         commands: &[Command],
-    ) -> Result<Vec<Result<Answered, Lost>>, Lost> {
+    ) -> Result<Vec<Result<CommandResult, CallError>>, CallError> {
         let body = commands.iter().flat_map(|command| frame(&pack_call(command))).collect();
         let response = self.post("calls", to, body).await?;
         let mut stream = std::pin::pin!(response.bytes_stream());
@@ -155,7 +160,7 @@ impl Client {
         while let Some(frame) = next_frame(&mut stream, &mut seen).await {
             answers.push(match open_lost(&frame) {
                 Some(lost) => Err(lost),
-                None => open_answer(&frame).map_err(|_| Lost::Unknown),
+                None => open_answer(&frame).map_err(|_| CallError::Unknown),
             });
         }
         Ok(answers)
@@ -180,7 +185,8 @@ impl Client {
             let mut stream = std::pin::pin!(response.bytes_stream());
             let mut seen = BytesMut::new();
             let first = next_frame(&mut stream, &mut seen).await;
-            let answered = first.and_then(|frame| open_answer(&frame).ok()).ok_or(Lost::Unknown);
+            let answered =
+                first.and_then(|frame| open_answer(&frame).ok()).ok_or(CallError::Unknown);
             let consumer = match &answered {
                 Ok(Ok(Reply::Joined { consumer, .. })) => Some(*consumer),
                 _ => None,
@@ -201,7 +207,9 @@ impl Client {
             }
             // It leaves, and the stream is read to its end: what is in it was leased for nobody.
             let leave = async {
-                while let Err(Lost::Overloaded) = client.ask(&to, &Command::Leave(consumer)).await {
+                while let Err(CallError::Overloaded) =
+                    client.ask(&to, &Command::Leave(consumer)).await
+                {
                     tokio::time::sleep(LEAVE_AGAIN).await;
                 }
             };

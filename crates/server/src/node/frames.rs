@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use driftq_core::Lost;
+use driftq_core::CallError;
 use futures_util::{Stream, StreamExt as _};
 
 const LENGTH_BYTES: usize = 4;
@@ -17,16 +17,16 @@ pub(crate) fn frame(content: &[u8]) -> Bytes {
 }
 
 /// In the place of an answer: shorter than any. A node that does not know it takes it for unknown, as is right.
-pub(crate) fn pack_lost(lost: Lost) -> &'static [u8] {
+pub(crate) fn pack_lost(lost: CallError) -> &'static [u8] {
     match lost {
-        Lost::Unknown => &[],
-        Lost::NotServing => &[1],
-        Lost::Overloaded => &[2],
+        CallError::Unknown => &[],
+        CallError::NotServing => &[1],
+        CallError::Overloaded => &[2],
     }
 }
 
-pub(super) fn open_lost(frame: &[u8]) -> Option<Lost> {
-    let all = [Lost::Unknown, Lost::NotServing, Lost::Overloaded];
+pub(super) fn open_lost(frame: &[u8]) -> Option<CallError> {
+    let all = [CallError::Unknown, CallError::NotServing, CallError::Overloaded];
     all.into_iter().find(|lost| pack_lost(*lost) == frame)
 }
 

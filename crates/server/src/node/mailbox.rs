@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use driftq_core::change::Delivery;
 use driftq_core::command::{Hold, Join};
-use driftq_core::{Answered, Command, Lost};
+use driftq_core::{CallError, Command, CommandResult};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -47,29 +47,29 @@ pub(crate) type Deliver = mpsc::UnboundedSender<Handed>;
 
 /// Where an answer goes. The command that it answers is in memory until then.
 pub(crate) struct Answer {
-    to: oneshot::Sender<Result<Answered, Lost>>,
+    to: oneshot::Sender<Result<CommandResult, CallError>>,
     _charge: Option<Charge>,
 }
 
 impl Answer {
     /// Answers. The caller may be gone.
-    pub(crate) fn send(self, answered: Result<Answered, Lost>) {
+    pub(crate) fn send(self, answered: Result<CommandResult, CallError>) {
         let _gone = self.to.send(answered);
     }
 }
 
-impl From<oneshot::Sender<Result<Answered, Lost>>> for Answer {
-    fn from(to: oneshot::Sender<Result<Answered, Lost>>) -> Answer {
+impl From<oneshot::Sender<Result<CommandResult, CallError>>> for Answer {
+    fn from(to: oneshot::Sender<Result<CommandResult, CallError>>) -> Answer {
         Answer { to, _charge: None }
     }
 }
 
 /// An answer on its way. It may be lost with the shard.
-pub(super) struct Call(pub(super) oneshot::Receiver<Result<Answered, Lost>>);
+pub(super) struct Call(pub(super) oneshot::Receiver<Result<CommandResult, CallError>>);
 
 impl Call {
-    pub(super) async fn answered(self) -> Result<Answered, Lost> {
-        self.0.await.unwrap_or(Err(Lost::Unknown))
+    pub(super) async fn answered(self) -> Result<CommandResult, CallError> {
+        self.0.await.unwrap_or(Err(CallError::Unknown))
     }
 }
 
@@ -88,7 +88,7 @@ impl Mail {
     pub(super) fn refuse(self) {
         match self {
             Mail::Call(_, answer) | Mail::Join(_, _, answer) => {
-                answer.send(Err(Lost::NotServing));
+                answer.send(Err(CallError::NotServing));
             }
             Mail::Tell(_) => {}
         }
@@ -107,17 +107,17 @@ impl Mailbox {
         Mailbox { calls, memory }
     }
 
-    pub(super) fn call(&self, command: Command) -> Result<Call, Lost> {
+    pub(super) fn call(&self, command: Command) -> Result<Call, CallError> {
         let charge = match weight(&command) {
             0 => None,
-            bytes => Some(self.memory.try_take(bytes).ok_or(Lost::Overloaded)?),
+            bytes => Some(self.memory.try_take(bytes).ok_or(CallError::Overloaded)?),
         };
         let (to, answered) = oneshot::channel();
         self.send(Mail::Call(command, Answer { to, _charge: charge }))?;
         Ok(Call(answered))
     }
 
-    pub(super) fn join(&self, join: Join) -> Result<(Call, Deliveries), Lost> {
+    pub(super) fn join(&self, join: Join) -> Result<(Call, Deliveries), CallError> {
         let (answer, answered) = oneshot::channel();
         let (deliver, deliveries) = mpsc::unbounded_channel();
         self.send(Mail::Join(join, deliver, answer.into()))?;
@@ -133,10 +133,10 @@ impl Mailbox {
         }
     }
 
-    fn send(&self, mail: Mail) -> Result<(), Lost> {
+    fn send(&self, mail: Mail) -> Result<(), CallError> {
         self.calls.try_send(mail).map_err(|error| match error {
-            TrySendError::Full(_) => Lost::Overloaded,
-            TrySendError::Closed(_) => Lost::NotServing,
+            TrySendError::Full(_) => CallError::Overloaded,
+            TrySendError::Closed(_) => CallError::NotServing,
         })
     }
 }

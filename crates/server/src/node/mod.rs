@@ -25,7 +25,7 @@ use std::time::Duration;
 use driftq_core::command::{GroupName, Join};
 use driftq_core::command::{Place, together};
 use driftq_core::{
-    Answered, Command, ConsumerId, Epoch, ShardConfig, ShardId, Token, TokenKeys, TokenVersion,
+    Command, CommandResult, ConsumerId, Epoch, ShardConfig, ShardId, Token, TokenKeys, TokenVersion,
 };
 use driftq_storage::Engine;
 use futures_util::future::join_all;
@@ -35,7 +35,7 @@ use tokio::task::JoinHandle;
 use awaited::{Awaited, Waiting};
 
 pub(crate) use client::{EPOCH, SECRET, SHARD, There};
-pub use driftq_core::Lost;
+pub use driftq_core::CallError;
 pub(crate) use frames::{frame, frames, pack_lost};
 pub(crate) use mailbox::{Deliveries, Given, Handed};
 pub(crate) use routes::Routes;
@@ -172,9 +172,9 @@ impl Node {
     }
 
     /// Does `ask` until it is heard: what nobody took, because its shard moves, is tried again for a while.
-    async fn until_heard<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, Lost>
+    async fn until_heard<T, F>(&self, mut ask: impl FnMut() -> F) -> Result<T, CallError>
     where
-        F: Future<Output = Result<T, Lost>>,
+        F: Future<Output = Result<T, CallError>>,
     {
         let Some(mut tries) = Tries::new(&self.peers) else { return ask().await };
         loop {
@@ -186,7 +186,11 @@ impl Node {
         }
     }
 
-    async fn decide_at(&self, shard: ShardId, command: Command) -> Result<Answered, Lost> {
+    async fn decide_at(
+        &self,
+        shard: ShardId,
+        command: Command,
+    ) -> Result<CommandResult, CallError> {
         if !self.is_among_others() {
             return self.peers.call(shard, command)?.answered().await;
         }
@@ -194,12 +198,12 @@ impl Node {
         self.until_heard(ask).await
     }
 
-    async fn decide(&self, command: Command) -> Result<Answered, Lost> {
+    async fn decide(&self, command: Command) -> Result<CommandResult, CallError> {
         self.decide_at(self.place(&command), command).await
     }
 
     /// Has a command decided, and waits until the answer may be shown.
-    pub async fn call(&self, mut command: Command) -> Result<Answered, Lost> {
+    pub async fn call(&self, mut command: Command) -> Result<CommandResult, CallError> {
         if self.shards() == 1 {
             return self.decide(command).await;
         }
@@ -219,7 +223,10 @@ impl Node {
     }
 
     /// Sends commands one after the other, so that a batch can decide them together, then waits for all.
-    pub async fn call_all(&self, mut commands: Vec<Command>) -> Vec<Result<Answered, Lost>> {
+    pub async fn call_all(
+        &self,
+        mut commands: Vec<Command>,
+    ) -> Vec<Result<CommandResult, CallError>> {
         if self.shards() == 1 {
             return self.decide_all(commands).await;
         }
@@ -230,14 +237,14 @@ impl Node {
 
     /// Has commands decided by their shards, each shard's in their order. Those that nobody takes are sent again
     /// together: all of them wait no longer than one would.
-    async fn decide_all(&self, commands: Vec<Command>) -> Vec<Result<Answered, Lost>> {
+    async fn decide_all(&self, commands: Vec<Command>) -> Vec<Result<CommandResult, CallError>> {
         let Some(mut tries) = Tries::new(&self.peers) else {
             let send = |command| self.peers.call(self.place(&command), command);
             return all_answered(commands.into_iter().map(send).collect()).await;
         };
         let mut answers = all_answered(self.send_by_shard(commands.clone())).await;
         loop {
-            let is_left = |answered: &Result<Answered, Lost>| matches!(answered, Err(lost) if tries.is_worth_another(*lost));
+            let is_left = |answered: &Result<CommandResult, CallError>| matches!(answered, Err(lost) if tries.is_worth_another(*lost));
             let left: Vec<usize> = (0..answers.len()).filter(|at| is_left(&answers[*at])).collect();
             if left.is_empty() {
                 return answers;
@@ -252,7 +259,7 @@ impl Node {
     }
 
     /// Sends to each shard what is for it as one, so that it keeps its order on the way to another node.
-    fn send_by_shard(&self, commands: Vec<Command>) -> Vec<Result<Call, Lost>> {
+    fn send_by_shard(&self, commands: Vec<Command>) -> Vec<Result<Call, CallError>> {
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Command>)> = BTreeMap::new();
         for (at, command) in commands.into_iter().enumerate() {
             let (places, of) = by_shard.entry(self.place(&command)).or_default();
@@ -281,7 +288,7 @@ impl Node {
     pub(crate) async fn join(
         &self,
         join: Join,
-    ) -> Result<(Answered, Deliveries, Option<There>), Lost> {
+    ) -> Result<(CommandResult, Deliveries, Option<There>), CallError> {
         let shard = self.shard_of(&join.name);
         let ask = || async {
             let (call, deliveries, there) = self.peers.join(shard, join.clone())?;
@@ -297,7 +304,7 @@ impl Node {
         shard: ShardId,
         there: Option<&There>,
         number: ConsumerId,
-    ) -> Result<Answered, Lost> {
+    ) -> Result<CommandResult, CallError> {
         self.peers.leave(shard, there, number)?.answered().await
     }
 
@@ -321,7 +328,7 @@ impl Node {
         &self,
         shard: ShardId,
         command: Command,
-    ) -> Result<Answered, Lost> {
+    ) -> Result<CommandResult, CallError> {
         self.peers.here(shard).call(command)?.answered().await
     }
 
@@ -330,10 +337,10 @@ impl Node {
         &self,
         shard: ShardId,
         commands: Vec<Command>,
-    ) -> Vec<Result<Answered, Lost>> {
+    ) -> Vec<Result<CommandResult, CallError>> {
         let mailbox = self.peers.here(shard);
         let sent: Vec<_> = commands.into_iter().map(|command| mailbox.call(command)).collect();
-        let answered = |call: Result<Call, Lost>| async { call?.answered().await };
+        let answered = |call: Result<Call, CallError>| async { call?.answered().await };
         join_all(sent.into_iter().map(answered)).await
     }
 
@@ -342,7 +349,7 @@ impl Node {
         &self,
         shard: ShardId,
         join: Join,
-    ) -> Result<(Answered, Deliveries), Lost> {
+    ) -> Result<(CommandResult, Deliveries), CallError> {
         let (call, deliveries) = self.peers.here(shard).join(join)?;
         Ok((call.answered().await?, deliveries))
     }
@@ -427,7 +434,7 @@ impl Minter<'_> {
     }
 }
 
-async fn all_answered(sent: Vec<Result<Call, Lost>>) -> Vec<Result<Answered, Lost>> {
+async fn all_answered(sent: Vec<Result<Call, CallError>>) -> Vec<Result<CommandResult, CallError>> {
     let mut answers = Vec::with_capacity(sent.len());
     for call in sent {
         answers.push(match call {

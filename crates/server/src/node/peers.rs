@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use driftq_core::command::Join;
-use driftq_core::{Command, ConsumerId, Epoch, Lost, ShardId, TokenVersion};
+use driftq_core::{CallError, Command, ConsumerId, Epoch, ShardId, TokenVersion};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::client::{Client, There};
@@ -76,7 +76,7 @@ impl Peers {
         matches!(others.routes.borrow().to(shard), Some(Route::Here(served)) if *served == epoch)
     }
 
-    fn way(&self, shard: ShardId) -> Result<Way<'_>, Lost> {
+    fn way(&self, shard: ShardId) -> Result<Way<'_>, CallError> {
         let here = self.here(shard);
         let Some(Others { routes, client }) = &self.others else { return Ok(Way::Here(here)) };
         // As with mailboxes.
@@ -87,11 +87,11 @@ impl Peers {
                 let there = There { address: address.clone(), shard, epoch: *epoch };
                 Ok(Way::There(client, there))
             }
-            None => Err(Lost::NotServing),
+            None => Err(CallError::NotServing),
         }
     }
 
-    pub(super) fn call(&self, shard: ShardId, command: Command) -> Result<Call, Lost> {
+    pub(super) fn call(&self, shard: ShardId, command: Command) -> Result<Call, CallError> {
         match self.way(shard)? {
             Way::Here(mailbox) => mailbox.call(command),
             Way::There(client, there) => {
@@ -107,7 +107,7 @@ impl Peers {
         &self,
         shard: ShardId,
         join: Join,
-    ) -> Result<(Call, Deliveries, Option<There>), Lost> {
+    ) -> Result<(Call, Deliveries, Option<There>), CallError> {
         match self.way(shard)? {
             Way::Here(mailbox) => {
                 let (call, deliveries) = mailbox.join(join)?;
@@ -130,7 +130,7 @@ impl Peers {
         shard: ShardId,
         there: Option<&There>,
         number: ConsumerId,
-    ) -> Result<Call, Lost> {
+    ) -> Result<Call, CallError> {
         let leave = Command::Leave(number);
         match (there, &self.others) {
             (Some(there), Some(others)) => {
@@ -170,7 +170,7 @@ impl Peers {
                 Ok(call) => call.answered().await,
                 Err(lost) => Err(lost),
             };
-            if !matches!(answered, Err(Lost::NotServing | Lost::Overloaded)) {
+            if !matches!(answered, Err(CallError::NotServing | CallError::Overloaded)) {
                 return;
             }
             tokio::time::sleep(TELL_AGAIN).await;
@@ -182,7 +182,7 @@ impl Peers {
         &self,
         shard: ShardId,
         commands: Vec<Command>,
-    ) -> Vec<Result<Call, Lost>> {
+    ) -> Vec<Result<Call, CallError>> {
         match self.way(shard) {
             Ok(Way::Here(mailbox)) => {
                 commands.into_iter().map(|command| mailbox.call(command)).collect()

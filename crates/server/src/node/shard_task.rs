@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use driftq_core::change::Effect;
+use driftq_core::change::Action;
 use driftq_core::command::Arrive;
 use driftq_core::ownership::Event;
 use driftq_core::{
@@ -400,8 +400,8 @@ impl<'a> Serving<'a> {
         self.awaited.tell(&batch.changes);
         // The pipeline has let go of it by now: nothing is copied.
         let (replies, effects) = match Arc::try_unwrap(batch) {
-            Ok(batch) => (batch.replies, batch.effects),
-            Err(batch) => (batch.replies.clone(), batch.effects.clone()),
+            Ok(batch) => (batch.replies, batch.actions),
+            Err(batch) => (batch.replies.clone(), batch.actions.clone()),
         };
         for (ticket, answered) in replies {
             if let Some(answer) = self.calls.remove(&ticket.0) {
@@ -418,12 +418,12 @@ impl<'a> Serving<'a> {
         let mut dismissed = Vec::new();
         for effect in effects {
             match effect {
-                Effect::Deliver(_, delivery) if withheld.contains(&delivery.hold) => {}
-                Effect::Deliver(consumer, delivery) => {
+                Action::Deliver(_, delivery) if withheld.contains(&delivery.hold) => {}
+                Action::Deliver(consumer, delivery) => {
                     given.entry(consumer).or_default().push(delivery);
                 }
-                Effect::Dismiss(consumer) => dismissed.push(consumer),
-                Effect::Send(target, arrive) => self.carry(target, arrive, mailbox),
+                Action::Dismiss(consumer) => dismissed.push(consumer),
+                Action::Send(target, arrive) => self.carry(target, arrive, mailbox),
             }
         }
         for (consumer, deliveries) in given {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driftq_core::Lost;
+use driftq_core::CallError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -26,9 +26,9 @@ impl Tries {
         Some(Tries { routes, began: Instant::now() })
     }
 
-    pub(super) fn is_worth_another(&self, lost: Lost) -> bool {
+    pub(super) fn is_worth_another(&self, lost: CallError) -> bool {
         let after_ms = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        lost.is_sent_again(after_ms)
+        lost.should_retry(after_ms)
     }
 
     /// Until a shard has moved, or a little while.

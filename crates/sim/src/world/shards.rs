@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use driftq_checker::history::Name;
 use driftq_core::row::Write;
-use driftq_core::{Answered, Batch, Clock, ConsumerId, NodeId, Pipeline, Session, ShardId, Ticket};
+use driftq_core::{
+    Batch, Clock, CommandResult, ConsumerId, NodeId, Pipeline, Session, ShardId, Ticket,
+};
 use driftq_storage::{Memory, Ownership};
 
 use crate::cluster::process::Monotonic;
@@ -65,7 +67,7 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) enum Heard {
     /// An answer.
-    Answer(Box<Answered>),
+    Answer(Box<CommandResult>),
     /// Nobody listens: it did not happen.
     NobodyListens,
     /// Nothing: it may or may not have happened.

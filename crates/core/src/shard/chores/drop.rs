@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::change::{Chore, DeadRow, Decision, Lookup, Note, Reads};
+use crate::change::{Chore, DeadRow, Decision, Lookup, Reads, VolatileChange};
 use crate::id::{Lane, TopicId};
 use crate::limits::MARKS_PER_RETENTION;
 use crate::pack;
@@ -29,9 +29,9 @@ impl Shard {
 impl Context<'_> {
     /// One bounded step. Whoever has such a dead letter open is treated as by a purge.
     pub(crate) fn drop_old(&self, id: TopicId) -> Decided {
-        let again = |at| Note::Chore(Chore::DropDead { source: id }, at);
+        let again = |at| VolatileChange::Chore(Chore::DropDead { source: id }, at);
         let Some((source, dlq, kept_ms)) = self.kept_for(id) else {
-            return Ok(Decision { notes: vec![again(None)], ..done() });
+            return Ok(Decision { volatile: vec![again(None)], ..done() });
         };
         let slice = self.rows.oldest_dead(dlq.row.id)?;
         let rows = slice.rows.into_iter().map(pack::dead_row).collect::<Result<Vec<_>, _>>()?;
@@ -44,7 +44,7 @@ impl Context<'_> {
             }
             None => slice.next.map(|_| self.now),
         };
-        let mut decision = Decision { notes: vec![again(next)], ..done() };
+        let mut decision = Decision { volatile: vec![again(next)], ..done() };
         self.drop_dead(source, dlq, over, &mut decision.changes)?;
         let last_of_lanes: BTreeMap<Lane, &DeadRow> =
             over.iter().map(|row| (row.lane, row)).collect();

@@ -3,7 +3,7 @@
 //! A step looks at the next few and deletes those that are over. It begins where the last one ended: an engine may
 //! still have to walk over what was deleted before that.
 
-use crate::change::{Change, Chore, Decision, Lookup, Note, Reads, Record};
+use crate::change::{Change, Chore, Decision, Lookup, Reads, Record, VolatileChange};
 use crate::limits::{EXPIRE_EVERY_MS, EXPIRE_LOOK_MS, EXPIRE_ROWS_MAX};
 use crate::refusal::Decided;
 use crate::row::MarkKind;
@@ -20,8 +20,8 @@ impl Shard {
 
     /// There is a record of this bucket.
     pub(crate) fn plan_expiry(&mut self, bucket: u64) {
-        self.live.last_bucket = self.live.last_bucket.max(bucket);
-        if !self.live.chores.contains_key(&Chore::Expire) {
+        self.volatile.last_bucket = self.volatile.last_bucket.max(bucket);
+        if !self.volatile.chores.contains_key(&Chore::Expire) {
             self.set_chore(Chore::Expire, Some(look_at(self.now, bucket)));
         }
     }
@@ -44,13 +44,14 @@ impl Context<'_> {
             buckets.split_at(buckets.partition_point(|bucket| *bucket <= self.now.0));
         let is_full = over.len() >= EXPIRE_ROWS_MAX;
         // One whose commit was under way was not seen.
-        let unseen = self.live.last_bucket;
+        let unseen = self.volatile.last_bucket;
         let next =
             match left.first().copied().or(Some(unseen).filter(|bucket| *bucket > self.now.0)) {
                 _ if is_full => Some(self.now),
                 next => next.map(|bucket| look_at(self.now, bucket)),
             };
-        let mut decision = Decision { notes: vec![Note::Chore(Chore::Expire, next)], ..done() };
+        let mut decision =
+            Decision { volatile: vec![VolatileChange::Chore(Chore::Expire, next)], ..done() };
         if !over.is_empty() || (from.max(1)..=self.now.0).contains(&unseen) {
             let to = match over {
                 // There may be more of the last one.

@@ -4,7 +4,7 @@
 //! anew. It is written at most eight times in the time after which the group goes, and is at most one of these steps
 //! behind; after a recovery that step is added. A paused group counts as read.
 
-use crate::change::{Change, Chore, GroupRow, Note};
+use crate::change::{Change, Chore, GroupRow, VolatileChange};
 use crate::id::GroupId;
 use crate::limits::SEEN_PER_IDLE;
 use crate::shard::{Group, Shard};
@@ -12,8 +12,12 @@ use crate::time::Timestamp;
 
 impl Shard {
     /// Writes down that somebody is there, or deletes a group where nobody was for too long.
-    pub(crate) fn look_for_readers(&self, now: Timestamp, id: GroupId) -> (Vec<Change>, Note) {
-        let again = |at| Note::Chore(Chore::Idle(id), at);
+    pub(crate) fn look_for_readers(
+        &self,
+        now: Timestamp,
+        id: GroupId,
+    ) -> (Vec<Change>, VolatileChange) {
+        let again = |at| VolatileChange::Chore(Chore::Idle(id), at);
         let Some(group) = self.groups.get(&id) else { return (Vec::new(), again(None)) };
         let topic = &self.topics[&group.row.topic];
         let Some(idle_ms) = topic.settings.group_idle_ms else {
@@ -23,7 +27,7 @@ impl Shard {
         let is_read = !group.consumers.is_empty() || group.is_paused(now);
         let seen = if is_read { now } else { last_seen(group) };
         // After a recovery its consumers need time to come back.
-        let goes_at = seen.after(idle_ms).max(self.live.recovered_at.after(step_ms));
+        let goes_at = seen.after(idle_ms).max(self.volatile.recovered_at.after(step_ms));
         if goes_at <= now {
             return (self.discarded(topic, group), again(None));
         }

@@ -1,6 +1,6 @@
 //! A lease that has expired, and a message that waited past its deadline.
 
-use crate::change::{Chore, Entry, EntryState, LastError, Note};
+use crate::change::{Chore, Entry, EntryState, LastError, VolatileChange};
 use crate::command::Hold;
 use crate::effect::DoubtCause;
 use crate::id::{GroupId, Lane, Offset};
@@ -25,7 +25,7 @@ impl Context<'_> {
             let effects = self.effects_under(&held)?;
             decision = self.bury(&burial, effects, DoubtCause::Abandoned)?;
         }
-        decision.notes.push(Note::Chore(chore, None));
+        decision.volatile.push(VolatileChange::Chore(chore, None));
         Ok(decision)
     }
 

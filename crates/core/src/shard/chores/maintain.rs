@@ -29,7 +29,7 @@ pub(crate) enum Upkeep {
 impl Shard {
     /// What is due, in order. Each is to be decided by [`Shard::maintain`] and taken before the next.
     pub(crate) fn upkeep(&self, now: Timestamp) -> Vec<Upkeep> {
-        let due = self.live.chores_due.iter().take_while(|(at, ..)| *at <= now);
+        let due = self.volatile.chores_due.iter().take_while(|(at, ..)| *at <= now);
         // The others take reads: [`Shard::chores_with_reads`] sees to them.
         let due = due
             .map(|(_, chore)| *chore)
@@ -46,11 +46,11 @@ impl Shard {
         match upkeep {
             Upkeep::Chore(Chore::Retain { topic, lane }) => {
                 let (changes, note) = self.retain(now, topic, lane);
-                (decision.changes, decision.notes) = (changes, vec![note]);
+                (decision.changes, decision.volatile) = (changes, vec![note]);
             }
             Upkeep::Chore(Chore::Idle(group)) => {
                 let (changes, note) = self.look_for_readers(now, group);
-                (decision.changes, decision.notes) = (changes, vec![note]);
+                (decision.changes, decision.volatile) = (changes, vec![note]);
             }
             Upkeep::Chore(
                 Chore::DropDead { .. }
@@ -70,7 +70,7 @@ impl Shard {
 
     /// Chores that are due and read rows. Each is planned anew when it is decided.
     pub(crate) fn chores_with_reads(&mut self, now: Timestamp) -> Vec<Chore> {
-        let due = self.live.chores_due.iter().take_while(|(at, _)| *at <= now);
+        let due = self.volatile.chores_due.iter().take_while(|(at, _)| *at <= now);
         let due = due.map(|(_, chore)| *chore);
         let due = due.filter(|chore| !matches!(chore, Chore::Retain { .. } | Chore::Idle(_)));
         let due: Vec<Chore> = due.take(CHORES_MAX).collect();
@@ -91,6 +91,6 @@ impl Shard {
     pub(crate) fn has_chores(&self, now: Timestamp) -> bool {
         self.deleted_topics().next().is_some()
             || !self.owners.unused.is_empty()
-            || self.live.chores_due.first().is_some_and(|(at, ..)| *at <= now)
+            || self.volatile.chores_due.first().is_some_and(|(at, ..)| *at <= now)
     }
 }

@@ -5,7 +5,7 @@
 //! the first kept offset hold on to their page: the gaps between them go, and the last to leave a page
 //! takes it along.
 
-use crate::change::{Change, Chore, LaneMark, LaneState, Note};
+use crate::change::{Change, Chore, LaneMark, LaneState, VolatileChange};
 use crate::id::{Lane, Offset, TopicId};
 use crate::limits::{
     MARKS_MAX, MARKS_PER_RETENTION, PAGE_MESSAGES_MAX, TRIM_GAPS_MAX, TRIM_OFFSETS_MAX,
@@ -64,8 +64,13 @@ impl Shard {
     }
 
     /// One look at a lane: sets a mark, moves `first`, trims a step.
-    pub(crate) fn retain(&self, now: Timestamp, id: TopicId, lane: Lane) -> (Vec<Change>, Note) {
-        let chore = |at| Note::Chore(Chore::Retain { topic: id, lane }, at);
+    pub(crate) fn retain(
+        &self,
+        now: Timestamp,
+        id: TopicId,
+        lane: Lane,
+    ) -> (Vec<Change>, VolatileChange) {
+        let chore = |at| VolatileChange::Chore(Chore::Retain { topic: id, lane }, at);
         let Some(topic) = self.topics.get(&id) else {
             return (Vec::new(), chore(None));
         };

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::change::{Change, Chore, Decision, Garbage, Note, POINTER_PARTS, Reads, Sweep};
+use crate::change::{
+    Change, Chore, Decision, Garbage, POINTER_PARTS, Reads, Sweep, VolatileChange,
+};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::TRIM_OFFSETS_MAX;
 use crate::refusal::{Decided, Refusal};
@@ -35,16 +37,16 @@ impl Shard {
 impl Context<'_> {
     /// One bounded step through a cursor's life: its blocks, errors and what it held.
     pub(crate) fn sweep_cursor(&self, id: u64) -> Decided {
-        let again = |at| Note::Chore(Chore::Sweep(id), at);
+        let again = |at| VolatileChange::Chore(Chore::Sweep(id), at);
         let Some((generation, lanes)) = self.swept_cursor(id) else {
-            return Ok(Decision { notes: vec![again(None)], ..done() });
+            return Ok(Decision { volatile: vec![again(None)], ..done() });
         };
         let Some(&(lane, from, to)) = lanes.first() else {
             let decision = done().with(Change::GarbageGone(id));
-            return Ok(Decision { notes: vec![again(None)], ..decision });
+            return Ok(Decision { volatile: vec![again(None)], ..decision });
         };
         let (held, end) = self.rows.held_within(generation, lane, from, step_end(from, to))?;
-        let mut decision = Decision { notes: vec![again(Some(self.now))], ..done() };
+        let mut decision = Decision { volatile: vec![again(Some(self.now))], ..done() };
         self.let_expire(held, &mut decision.changes)?;
         decision.changes.push(Change::Sweep(Sweep::Blocks { generation, lane, from, to: end }));
         if end == to {

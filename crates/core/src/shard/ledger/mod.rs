@@ -153,11 +153,11 @@ impl Context<'_> {
     /// As with deliveries: a holder that could not reach us is given time to. One that was over before we
     /// went stays over.
     fn lease_end(&self, row: &EffectRow) -> Timestamp {
-        if row.until <= self.live.stopped_at {
+        if row.until <= self.volatile.stopped_at {
             return row.until;
         }
         let grace = RECOVERY_GRACE_MS.min(row.lease_ms);
-        row.until.max(self.live.recovered_at.after(grace))
+        row.until.max(self.volatile.recovered_at.after(grace))
     }
 
     pub(super) fn show_effect(&self, row: EffectRow) -> EffectView {

@@ -3,7 +3,7 @@
 //! The backlog of a group is what it was not given yet and what it has open; a lane's is that of its
 //! slowest group; without a group, what lies above the last trim.
 
-use crate::change::{Decision, Note};
+use crate::change::{Decision, VolatileChange};
 use crate::command::{Full, Rejection};
 use crate::id::{Lane, Text};
 use crate::shard::context::Context;
@@ -26,14 +26,14 @@ impl Cursor {
 /// What frees room is decided as ever; what needs it is refused from now on.
 pub(crate) fn storage_low(is_low: bool) -> Decision {
     let mut decision = done();
-    decision.notes.push(Note::StorageLow(is_low));
+    decision.volatile.push(VolatileChange::StorageLow(is_low));
     decision
 }
 
 impl Context<'_> {
     /// Refuses what would be stored anew while the storage is nearly full.
     pub(crate) fn check_storage(&self) -> Result<(), Rejection> {
-        if self.live.storage_low {
+        if self.volatile.storage_low {
             Err(Rejection::Exhausted { full: Full::Storage, retry_after_ms: RETRY_AFTER_MS })
         } else {
             Ok(())

@@ -83,7 +83,7 @@ impl Context<'_> {
         lane: Lane,
         offset: Offset,
     ) -> Result<Arc<Message>, Refusal> {
-        match self.live.cache.get(topic, lane, offset) {
+        match self.volatile.cache.get(topic, lane, offset) {
             Some(kept) => Ok(kept.message.clone()),
             None => self.rows.message(topic, lane, offset),
         }
@@ -96,7 +96,7 @@ impl Context<'_> {
         lane: Lane,
         offset: Offset,
     ) -> Result<Option<Arc<Message>>, Refusal> {
-        match self.live.cache.get(dlq, lane, offset) {
+        match self.volatile.cache.get(dlq, lane, offset) {
             Some(kept) => Ok(Some(kept.message.clone())),
             None => self.rows.stored(dlq, lane, offset),
         }

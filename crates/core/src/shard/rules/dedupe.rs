@@ -10,7 +10,7 @@ use crate::id::{Text, TopicId};
 use crate::limits::ROUTED_KEPT_MS;
 use crate::message::{Envelope, Receipt, tenant_of};
 use crate::pack;
-use crate::read_view::Found;
+use crate::read_view::ReadView;
 use crate::refusal::Refusal;
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::context::Context;
@@ -72,7 +72,7 @@ impl<'a> Keyed<'a> {
         &self,
         now: Timestamp,
         produce: &Produce,
-        found: &Found<'_>,
+        found: &ReadView<'_>,
     ) -> Result<Option<Receipt>, Refusal> {
         let Some(record) = self.record(now, found)? else {
             return Ok(None);
@@ -99,7 +99,11 @@ impl<'a> Keyed<'a> {
     }
 
     /// The record of this key, while it is taken.
-    fn record(&self, now: Timestamp, found: &Found<'_>) -> Result<Option<DedupeRecord>, Refusal> {
+    fn record(
+        &self,
+        now: Timestamp,
+        found: &ReadView<'_>,
+    ) -> Result<Option<DedupeRecord>, Refusal> {
         let Some(row) = found.row(self.record_key())? else {
             return Ok(None);
         };
@@ -116,7 +120,7 @@ impl Keyed<'_> {
     pub(crate) fn shown(
         &self,
         now: Timestamp,
-        found: &Found<'_>,
+        found: &ReadView<'_>,
     ) -> Result<Option<Produced>, Refusal> {
         let record = self.record(now, found)?;
         Ok(record.map(|DedupeRecord { receipt, expires, .. }| Produced { receipt, expires }))

@@ -99,7 +99,9 @@ fn error_of(kind: EventKind, of: GroupId, lane: Lane, offset: Offset, all: &[Cha
         return no_text();
     }
     let error = all.iter().find_map(|change| {
-        let Change::Note { group, lane: at, offset: place, text, .. } = change else { return None };
+        let Change::LastError { group, lane: at, offset: place, text, .. } = change else {
+            return None;
+        };
         ((*group, *at, *place) == (of, lane, offset)).then_some(text)
     });
     error.map_or_else(no_text, |error| cut(error, HISTORY_ERROR_BYTES_MAX))

@@ -8,7 +8,7 @@
 use crate::change::{LaneState, Reads};
 use crate::id::{Lane, Offset};
 use crate::limits::READ_LOOKUPS_MAX;
-use crate::read_view::Found;
+use crate::read_view::ReadView;
 use crate::refusal::Refusal;
 use crate::shard::Topic;
 use crate::shard::context::Context;
@@ -42,7 +42,7 @@ fn offset_since(
     lane: Lane,
     state: &LaneState,
     at: Timestamp,
-    found: &Found<'_>,
+    found: &ReadView<'_>,
 ) -> Result<Offset, Reads> {
     let (mut low, mut high) = (state.first, state.high);
     while low < high {

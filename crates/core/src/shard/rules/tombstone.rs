@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::change::{Change, Entry, Record};
 use crate::id::{Generation, GroupId, Lane, Offset};
 use crate::pack;
-use crate::read_view::Found;
+use crate::read_view::ReadView;
 use crate::refusal::Refusal;
 use crate::row::{Key, RecordKind};
 use crate::settings::Settings;
@@ -51,7 +51,7 @@ pub(crate) fn find(
     group: &Group,
     lane: Lane,
     offset: Offset,
-    found: &Found<'_>,
+    found: &ReadView<'_>,
 ) -> Result<Option<Tombstone>, Refusal> {
     let Some(row) = found.row(key(group, lane, offset))? else {
         return Ok(None);

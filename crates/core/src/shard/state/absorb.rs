@@ -34,7 +34,7 @@ impl Shard {
                 let kept = Kept { bytes_before: state.high_bytes, message: message.clone() };
                 state.high += 1;
                 state.high_bytes += message.size();
-                self.live.cache.append(*topic, *lane, *offset, kept);
+                self.volatile.cache.append(*topic, *lane, *offset, kept);
                 self.wake_readers(*topic, *lane);
             }
             Change::Cursor { group, lane, next, bytes } => {
@@ -61,7 +61,7 @@ impl Shard {
             } => {
                 self.absorb_close(*group, *lane, *offset);
             }
-            Change::Note { group, generation, lane, offset, text } => {
+            Change::LastError { group, generation, lane, offset, text } => {
                 self.absorb_note(*group, *generation, *lane, *offset, text);
             }
             Change::Owner { owner, name } => self.owners.add(*owner, name.clone()),
@@ -83,12 +83,12 @@ impl Shard {
                 self.garbage.remove(id);
             }
             Change::NoteGone { generation, lane, offset } => {
-                self.live.cache.unstage(*generation, *lane, *offset);
+                self.volatile.cache.unstage(*generation, *lane, *offset);
             }
             Change::MessageGone { topic, lane, offset } => {
-                self.live.cache.forget(*topic, *lane, *offset);
+                self.volatile.cache.forget(*topic, *lane, *offset);
             }
-            Change::Lost { topic, .. } => self.live.cache.forget_topic(*topic),
+            Change::Lost { topic, .. } => self.volatile.cache.forget_topic(*topic),
             Change::BlockGone { group, lane, block, .. } => {
                 if let Some(group) = self.groups.get_mut(group) {
                     group.cursors[lane.index()].damaged.remove(block);
@@ -159,7 +159,7 @@ impl Shard {
                 self.dlq_of.remove(&source);
             }
         }
-        self.live.cache.forget_topic(topic);
+        self.volatile.cache.forget_topic(topic);
     }
 
     fn absorb_group(&mut self, row: &GroupRow) {
@@ -218,7 +218,7 @@ impl Shard {
         for consumer in group.consumers {
             self.forget_consumer(consumer);
         }
-        self.live.active.remove(&id);
+        self.volatile.active.remove(&id);
         for index in 0..group.cursors.len() {
             self.plan_chore(group.row.topic, Lane::of(index as u32));
         }
@@ -240,7 +240,7 @@ impl Shard {
                 self.release_holder(entry, false);
             }
             self.owners.count(entry.entry.owner, -1, 0);
-            self.live.cache.unstage(generation, lane, offset);
+            self.volatile.cache.unstage(generation, lane, offset);
         }
     }
 
@@ -282,7 +282,7 @@ impl Shard {
             Some(before) => {
                 self.unlist(id, lane, offset, &before, Some(entry));
                 if before.entry.error != entry.error && entry.error != LastError::Note {
-                    self.live.cache.unstage(generation, lane, offset);
+                    self.volatile.cache.unstage(generation, lane, offset);
                 }
                 if before.entry.owner != entry.owner {
                     self.owners.count(before.entry.owner, -1, 0);
@@ -297,16 +297,16 @@ impl Shard {
                 cursor.leased += 1;
                 self.leases.insert((end, id, lane, offset));
                 if let Some(consumer) =
-                    holder.and_then(|holder| self.live.consumers.get_mut(&holder))
+                    holder.and_then(|holder| self.volatile.consumers.get_mut(&holder))
                 {
                     consumer.held += 1;
                     consumer.held_bytes += u64::from(entry.size);
                     if consumer.peer.kind == PeerKind::Poll {
-                        self.live.polls_given.extend(holder);
+                        self.volatile.polls_given.extend(holder);
                     }
                 }
                 if before.is_some() {
-                    self.live.cache.unstage(generation, lane, offset);
+                    self.volatile.cache.unstage(generation, lane, offset);
                 }
             }
             EntryState::Expired | EntryState::Nacked => {
@@ -318,8 +318,8 @@ impl Shard {
         }
         if !entry.is_leased() {
             let soon = Timestamp(entry.at.0.saturating_sub(RETRY_READ_AHEAD_MS));
-            self.live.wakeups.insert((soon, Wakeup::Soon(id, lane, offset)));
-            self.live.wakeups.insert((entry.at, Wakeup::Due(id, lane)));
+            self.volatile.wakeups.insert((soon, Wakeup::Soon(id, lane, offset)));
+            self.volatile.wakeups.insert((entry.at, Wakeup::Due(id, lane)));
             self.offer(id, lane);
         }
     }
@@ -334,13 +334,13 @@ impl Shard {
         text: &Text,
     ) {
         let topic = self.groups.get(&group).map(|group| group.row.topic);
-        let kept = topic.and_then(|topic| self.live.cache.get(topic, lane, offset));
+        let kept = topic.and_then(|topic| self.volatile.cache.get(topic, lane, offset));
         match kept.map(|kept| kept.message.clone()) {
             Some(message) => {
                 let staged = Staged { message, last_error: text.clone() };
-                self.live.cache.stage(generation, lane, offset, staged);
+                self.volatile.cache.stage(generation, lane, offset, staged);
             }
-            None => self.live.cache.unstage(generation, lane, offset),
+            None => self.volatile.cache.unstage(generation, lane, offset),
         }
     }
 
@@ -359,7 +359,7 @@ impl Shard {
         self.unlist(id, lane, offset, &before, None);
         self.owners.count(before.entry.owner, -1, 0);
         if !before.entry.is_leased() {
-            self.live.cache.unstage(generation, lane, offset);
+            self.volatile.cache.unstage(generation, lane, offset);
         }
         self.offer(id, lane);
         self.offer_full();
@@ -402,12 +402,12 @@ impl Shard {
     /// When a lease runs out: not before the grace after a recovery.
     pub(crate) fn effective_end(&self, entry: &Entry) -> Timestamp {
         let grace = RECOVERY_GRACE_MS.min(u64::from(entry.lease_ms));
-        entry.at.max(self.live.recovered_at.after(grace))
+        entry.at.max(self.volatile.recovered_at.after(grace))
     }
 
     fn uncount_holder(&mut self, open: &Open, is_settled: bool) -> Option<ConsumerId> {
         let holder = open.holder?;
-        let consumer = self.live.consumers.get_mut(&holder)?;
+        let consumer = self.volatile.consumers.get_mut(&holder)?;
         consumer.held -= 1;
         consumer.held_bytes -= u64::from(open.entry.size);
         if is_settled {

@@ -4,14 +4,14 @@ pub(super) mod absorb;
 pub(super) mod cache;
 pub(super) mod held;
 pub(super) mod image;
-pub(super) mod live;
 pub(super) mod open;
 pub(super) mod violation;
+pub(super) mod volatile;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque, btree_map};
 
 use crate::change::{
-    Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, TopicKind, TopicRow, Want,
+    Chore, CursorStart, Entry, EntryState, GroupRow, LaneState, Prefetch, TopicKind, TopicRow,
 };
 use crate::command::Peer;
 use crate::id::{BatchNo, ConsumerId, GroupId, Lane, Offset, OwnerId, Text, TopicId};
@@ -305,7 +305,7 @@ pub(crate) enum Wakeup {
 
 /// What no promise depends on. Empty after recovery.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Live {
+pub(crate) struct Volatile {
     pub(crate) consumers: BTreeMap<ConsumerId, Consumer>,
     pub(crate) cache: Cache,
     /// Polls that were given something by the batch under way.
@@ -316,7 +316,7 @@ pub(crate) struct Live {
     /// When something is to be looked at again.
     pub(crate) wakeups: BTreeSet<(Timestamp, Wakeup)>,
     /// Reads under way.
-    pub(crate) loading: BTreeSet<Want>,
+    pub(crate) loading: BTreeSet<Prefetch>,
     /// Lanes whose retries wait until others have read theirs.
     pub(crate) starved: BTreeSet<(GroupId, Lane)>,
     /// Lanes with fresh messages whose group may open no more, by group.

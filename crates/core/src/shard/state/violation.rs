@@ -112,7 +112,7 @@ impl Shard {
     }
 
     fn consumers_violation(&self, held: &BTreeMap<ConsumerId, (u32, u64)>) -> Option<String> {
-        for (id, consumer) in &self.live.consumers {
+        for (id, consumer) in &self.volatile.consumers {
             let is = held.get(id).copied().unwrap_or_default();
             if is != (consumer.held, consumer.held_bytes) {
                 return Some(format!("consumer {id} holds {is:?}, counted otherwise"));
@@ -129,7 +129,7 @@ impl Shard {
     fn owners_violation(&self, entries: &BTreeMap<OwnerId, u64>) -> Option<String> {
         for (id, owner) in &self.owners.by_id {
             let consumers =
-                self.live.consumers.values().filter(|consumer| consumer.owner == *id).count();
+                self.volatile.consumers.values().filter(|consumer| consumer.owner == *id).count();
             let is = (entries.get(id).copied().unwrap_or(0), consumers as u64);
             if is != (owner.entries, owner.consumers) {
                 return Some(format!("owner {id} is used {is:?}, counted otherwise"));

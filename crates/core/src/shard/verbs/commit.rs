@@ -81,7 +81,7 @@ impl Shard {
             reads.extend(effects.iter().map(|finish| ledger::record_lookup(finish.token.hash)));
         }
         let needs_message = has_message(commit);
-        if needs_message && self.live.cache.get(topic, lane, offset).is_none() {
+        if needs_message && self.volatile.cache.get(topic, lane, offset).is_none() {
             reads.push(Lookup::Message { topic, lane, offset });
         }
         reads.extend(pointer_reads(topic, commit));

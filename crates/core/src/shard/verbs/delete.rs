@@ -1,7 +1,7 @@
 //! Removing groups and topics. What they leave behind is dead by rule at once and deleted later, in
 //! bounded steps.
 
-use crate::change::{Change, Decision, Effect, Garbage, LaneState};
+use crate::change::{Action, Change, Decision, Garbage, LaneState};
 use crate::command::{GroupName, Rejection, Reply, TopicName};
 use crate::id::{Generation, Lane, Offset};
 use crate::limits::PAGE_MESSAGES_MAX;
@@ -84,7 +84,7 @@ impl Shard {
         }
         decision.changes.append(&mut changes);
         decision.changes.push(Change::GroupGone(group.row.id));
-        decision.effects.extend(group.consumers.iter().map(|consumer| Effect::Dismiss(*consumer)));
+        decision.actions.extend(group.consumers.iter().map(|consumer| Action::Dismiss(*consumer)));
     }
 
     /// What is left of a group that nobody reads.

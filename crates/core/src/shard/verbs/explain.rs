@@ -39,7 +39,7 @@ impl Shard {
             return Vec::new();
         };
         let topic = topic.row.id;
-        match self.live.cache.get(topic, lane, offset) {
+        match self.volatile.cache.get(topic, lane, offset) {
             Some(_) => Vec::new(),
             None => vec![Lookup::Message { topic, lane, offset }],
         }
@@ -110,7 +110,7 @@ impl Context<'_> {
         let groups = || topic.groups.values().map(|id| &self.groups[id]);
         let is_kept = offset >= topic.lane(lane).first
             || groups().any(|group| group.cursor(lane).open.contains(offset));
-        let message = match self.live.cache.get(topic.row.id, lane, offset) {
+        let message = match self.volatile.cache.get(topic.row.id, lane, offset) {
             _ if !is_kept => None,
             Some(kept) => Some(kept.message.clone()),
             None => self.rows.stored(topic.row.id, lane, offset)?,

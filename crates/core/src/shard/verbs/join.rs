@@ -1,6 +1,6 @@
 //! Consumers come and go.
 
-use crate::change::{Change, Decision, Note};
+use crate::change::{Change, Decision, VolatileChange};
 use crate::command::{Join, Missing, Rejection, Reply, Start};
 use crate::id::{ConsumerId, OwnerId, Text};
 use crate::limits::CREDIT_MAX;
@@ -67,7 +67,7 @@ impl Context<'_> {
         if ids != self.ids {
             changes.push(Change::Ids(ids));
         }
-        let joined = Note::Joined {
+        let joined = VolatileChange::Joined {
             consumer: join.consumer,
             group,
             owner,
@@ -77,10 +77,10 @@ impl Context<'_> {
             peer: join.peer.clone(),
         };
         let reply = Reply::Joined { group, consumer: join.consumer };
-        Ok(Decision { reply, changes, notes: vec![joined], effects: Vec::new() })
+        Ok(Decision { reply, changes, volatile: vec![joined], actions: Vec::new() })
     }
 
     pub(crate) fn leave(&self, consumer: ConsumerId) -> Decision {
-        Decision { notes: vec![Note::Left(consumer)], ..done() }
+        Decision { volatile: vec![VolatileChange::Left(consumer)], ..done() }
     }
 }

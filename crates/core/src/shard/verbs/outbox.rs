@@ -6,7 +6,7 @@
 //!    good. A window ends at a refusal, so that its reason cannot be lost with an answer.
 //! 3. That a window was sent is volatile: whoever recovers sends it again.
 
-use crate::change::{Change, Chore, Decision, Effect, Lookup, Note, Reads, TopicKind};
+use crate::change::{Action, Change, Chore, Decision, Lookup, Reads, TopicKind, VolatileChange};
 use crate::command::{
     Arrive, Arrived, Full, Missing, Outgoing, Produce, Rejection, Reply, Seen, Sender,
 };
@@ -102,18 +102,18 @@ impl Shard {
 impl Context<'_> {
     /// The next window to a target. Comes from the shard itself.
     pub(crate) fn send(&self, target: ShardId) -> Decided {
-        let again = |at| Note::Chore(Chore::Send { target }, at);
+        let again = |at| VolatileChange::Chore(Chore::Send { target }, at);
         let from = self.mark(MarkKind::OutboxDone, target);
         if from >= self.mark(MarkKind::OutboxNext, target) {
-            return Ok(Decision { notes: vec![again(None)], ..done() });
+            return Ok(Decision { volatile: vec![again(None)], ..done() });
         }
         let rows = self.rows.outbox(target, from)?;
         let messages = rows.into_iter().take(OUTBOX_ROWS_MAX).map(pack::open);
         let messages = messages.collect::<Result<_, _>>()?;
         let arrive = Arrive { source: self.config.shard, from, messages };
         Ok(Decision {
-            notes: vec![again(Some(self.now.after(SEND_AGAIN_MS)))],
-            effects: vec![Effect::Send(target, Box::new(arrive))],
+            volatile: vec![again(Some(self.now.after(SEND_AGAIN_MS)))],
+            actions: vec![Action::Send(target, Box::new(arrive))],
             ..done()
         })
     }
@@ -213,7 +213,7 @@ impl Context<'_> {
         // An answer that is told again moves nothing, and sends nothing.
         if through > first {
             let more = (through < next).then_some(self.now);
-            decision.notes.push(Note::Chore(Chore::Send { target }, more));
+            decision.volatile.push(VolatileChange::Chore(Chore::Send { target }, more));
         }
         Ok(decision)
     }
@@ -269,7 +269,7 @@ impl Shard {
         let is_waiting =
             self.mark(MarkKind::OutboxDone, target) < self.mark(MarkKind::OutboxNext, target);
         let chore = Chore::Send { target };
-        if is_waiting && !self.live.chores.contains_key(&chore) {
+        if is_waiting && !self.volatile.chores.contains_key(&chore) {
             self.set_chore(chore, Some(now));
         }
     }

@@ -39,7 +39,7 @@ impl Shard {
         let Ok(View { topic, lane, from, .. }) = self.peek_view(peek) else { return Vec::new() };
         let topic_id = topic.row.id;
         let is_read =
-            from < topic.lane(lane).high && self.live.cache.get(topic_id, lane, from).is_none();
+            from < topic.lane(lane).high && self.volatile.cache.get(topic_id, lane, from).is_none();
         if is_read { vec![Lookup::Pages { topic: topic_id, lane, from }] } else { Vec::new() }
     }
 }
@@ -126,7 +126,7 @@ impl Context<'_> {
         if from >= topic.lane(lane).high {
             return Ok(Slice { messages: Vec::new(), end: from });
         }
-        let kept = self.live.cache.run(topic.row.id, lane, from);
+        let kept = self.volatile.cache.run(topic.row.id, lane, from);
         if !kept.is_empty() {
             let messages = (from..).zip(kept.iter().map(|kept| kept.message.clone())).collect();
             return Ok(Slice { messages, end: from + kept.len() as u64 });

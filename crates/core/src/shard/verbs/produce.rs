@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::change::{Change, Decision, Lookup, Note, Reads};
+use crate::change::{Change, Decision, Lookup, Reads, VolatileChange};
 use crate::command::{Command, Produce, Rejection, Reply, Routed};
 use crate::id::{Lane, ShardId, TopicId};
 use crate::limits::{
@@ -170,7 +170,9 @@ impl Context<'_> {
         }
         let message = Arc::new(message(self.config.restore, self.now, produce));
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
-        decision.notes.extend(turn.map(|turn| Note::KeylessTurn { topic: topic.row.id, turn }));
+        decision
+            .volatile
+            .extend(turn.map(|turn| VolatileChange::KeylessTurn { topic: topic.row.id, turn }));
         Ok(Stored::Here(receipt))
     }
 

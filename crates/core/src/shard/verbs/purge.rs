@@ -39,7 +39,7 @@ impl Shard {
             return Vec::new();
         }
         let ids = ids_within(self.config.shard, &self.topics[&dlq], &purge.ids).into_iter();
-        let absent = ids.filter(|id| self.live.cache.get(dlq, id.lane, id.offset).is_none());
+        let absent = ids.filter(|id| self.volatile.cache.get(dlq, id.lane, id.offset).is_none());
         absent.map(|id| Lookup::Message { topic: dlq, lane: id.lane, offset: id.offset }).collect()
     }
 }

@@ -3,7 +3,7 @@
 //! Which messages of the block were open is unknown. Each of them that is still stored is opened again, so it is
 //! delivered again rather than lost. Tokens granted before the repair are stale by their time.
 
-use crate::change::{Change, Decision, Entry, EntryState, LastError, Note};
+use crate::change::{Change, Decision, Entry, EntryState, LastError, VolatileChange};
 use crate::command::Repaired;
 use crate::id::{Lane, Offset, OwnerId};
 use crate::limits::BLOCK_OFFSETS;
@@ -34,8 +34,8 @@ impl Context<'_> {
             return Ok(reply(Repaired { reopened: reopened.collect(), ..Repaired::default() }));
         }
         let Some((group, block)) = damaged.next() else {
-            let notes = vec![Note::Repaired { topic: topic.row.id, lane }];
-            return Ok(Decision { notes, ..reply(Repaired::default()) });
+            let volatile = vec![VolatileChange::Repaired { topic: topic.row.id, lane }];
+            return Ok(Decision { volatile, ..reply(Repaired::default()) });
         };
         self.reopen(topic, group, lane, block)
     }
@@ -72,8 +72,8 @@ impl Context<'_> {
         let reopened = ranges.map(|run| (group.row.name.clone(), run[0], run[run.len() - 1] + 1));
         let reopened = reopened.collect();
         let decision = reply(Repaired { reopened, ..next(topic.lane(lane).high) });
-        let notes = vec![Note::Reopened { group: id, lane, block, to: end }];
-        Ok(Decision { changes, notes, ..decision })
+        let volatile = vec![VolatileChange::Reopened { group: id, lane, block, to: end }];
+        Ok(Decision { changes, volatile, ..decision })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::id::{ShardId, Text, TopicId};
 use crate::message::Routing;
 use crate::pack;
 use crate::placement::is_dead_letters;
-use crate::read_view::Found;
+use crate::read_view::ReadView;
 use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::context::Context;
@@ -56,7 +56,7 @@ impl Keyed<'_> {
     }
 
     /// Where the message of this key went, while the key is taken.
-    fn pin(&self, now: Timestamp, found: &Found<'_>) -> Result<Option<Pin>, Refusal> {
+    fn pin(&self, now: Timestamp, found: &ReadView<'_>) -> Result<Option<Pin>, Refusal> {
         let Some(row) = found.row(self.pin_key())? else { return Ok(None) };
         let pin: Pin = pack::open(row)?;
         let is_this =
@@ -170,7 +170,7 @@ impl Context<'_> {
     }
 }
 
-fn show_taken(now: Timestamp, keyed: &Keyed<'_>, found: &Found<'_>) -> Decided {
+fn show_taken(now: Timestamp, keyed: &Keyed<'_>, found: &ReadView<'_>) -> Decided {
     let taken = keyed.shown(now, found)?.ok_or(Rejection::NotFound(Missing::Effect))?;
     Ok(Decision::reply(Reply::TakenKey(Box::new(taken))))
 }

@@ -180,7 +180,7 @@ impl Context<'_> {
             Some(reason) => {
                 let text = cut(reason, REASON_BYTES_MAX);
                 let group = group.row.id;
-                changes.push(Change::Note { group, generation, lane, offset, text });
+                changes.push(Change::LastError { group, generation, lane, offset, text });
                 LastError::Note
             }
             None => {

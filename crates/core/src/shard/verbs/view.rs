@@ -52,7 +52,7 @@ impl Shard {
     }
 
     fn view_consumer(&self, topic: &Topic, id: ConsumerId) -> ConsumerView {
-        let consumer = &self.live.consumers[&id];
+        let consumer = &self.volatile.consumers[&id];
         ConsumerView {
             consumer: id,
             owner: self.owners.name(consumer.owner),
@@ -94,7 +94,7 @@ impl Shard {
         lane: Lane,
     ) -> Option<Blocked> {
         let (state, cursor) = (topic.lane(lane), group.cursor(lane));
-        let has_credit = group.consumers.iter().any(|id| self.live.consumers[id].has_credit());
+        let has_credit = group.consumers.iter().any(|id| self.volatile.consumers[id].has_credit());
         let reasons = [
             (self.damage_of(topic, group, lane).is_some(), Blocked::Quarantined),
             (group.is_paused(now), Blocked::Paused),
@@ -104,7 +104,7 @@ impl Shard {
             (cursor.open.len() as u64 >= u64::from(topic.settings.max_open), Blocked::MaxOpen),
             (cursor.next >= state.high, Blocked::NothingNew),
             (!self.group_has_room(group, 0), Blocked::OpenLimit),
-            (self.live.cache.get(topic.row.id, lane, cursor.next).is_none(), Blocked::Loading),
+            (self.volatile.cache.get(topic.row.id, lane, cursor.next).is_none(), Blocked::Loading),
         ];
         reasons.into_iter().find_map(|(is_so, why)| is_so.then_some(why))
     }

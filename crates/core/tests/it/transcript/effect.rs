@@ -15,7 +15,7 @@ use driftq_core::effect::{
 };
 use driftq_core::row::Place;
 use driftq_core::{
-    Answered, Command, EffectToken, GroupId, Lane, OnDoubt, Rejection, Reply, ShardId, Text,
+    Command, CommandResult, EffectToken, GroupId, Lane, OnDoubt, Rejection, Reply, ShardId, Text,
     Timestamp, TopicId,
 };
 
@@ -265,7 +265,7 @@ fn named(row: &EffectRow) -> String {
     format!("{tenant}{} {}.{}", row.name.scope, row.name.key, row.fence)
 }
 
-pub(super) fn keep_token(world: &mut World, answered: &Answered) {
+pub(super) fn keep_token(world: &mut World, answered: &CommandResult) {
     if let Ok(Reply::Began(began)) = answered
         && let Some(token) = &began.token
     {

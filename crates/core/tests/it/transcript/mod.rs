@@ -13,17 +13,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use driftq_core::change::{Change, Effect};
+use driftq_core::change::{Action, Change};
 use driftq_core::row::Key;
 use driftq_core::{
-    Answered, Batch, Command, ConsumerId, EffectToken, Image, Input, LeaseToken, Message,
+    Batch, Command, CommandResult, ConsumerId, EffectToken, Image, Input, LeaseToken, Message,
     MessageId, Output, Pipeline, PipelineConfig, Shard, ShardConfig, ShardId, Ticket, Timestamp,
 };
 use driftq_storage::conformance::wait;
 use driftq_storage::{Engine, Memory, Ownership, read_back};
 use expect_test::Expect;
 
-use crate::travel::travelled;
+use crate::node_codec::round_trip;
 
 pub(crate) use print::reply;
 
@@ -87,7 +87,7 @@ pub(crate) struct World {
     /// The dead letters themselves, by the same name.
     letters: BTreeMap<String, Arc<Message>>,
     /// What the commands of the last line were answered.
-    answers: Vec<Answered>,
+    answers: Vec<CommandResult>,
     lines: Vec<String>,
     groups_written: usize,
     /// Commits that still happen before the storage is out of reach; None: all.
@@ -297,7 +297,7 @@ impl World {
 
     fn send(&mut self, command: Command) {
         self.next_ticket += 1;
-        let arrived = Input::Arrived(Ticket(self.next_ticket), travelled::call(&command));
+        let arrived = Input::Arrived(Ticket(self.next_ticket), round_trip::call(&command));
         self.feed(arrived);
     }
 
@@ -340,15 +340,15 @@ impl World {
     fn show(&mut self, batch: &Batch) {
         for (_, answered) in &batch.replies {
             effect::keep_token(self, answered);
-            self.answers.push(travelled::answer(answered));
+            self.answers.push(round_trip::answer(answered));
         }
-        for effect in &batch.effects {
+        for effect in &batch.actions {
             match effect {
-                Effect::Deliver(_, delivery) => {
-                    travelled::deliveries(std::slice::from_ref(delivery))
+                Action::Deliver(_, delivery) => {
+                    round_trip::deliveries(std::slice::from_ref(delivery))
                 }
-                Effect::Send(_, arrive) => drop(travelled::call(&Command::Arrive(arrive.clone()))),
-                Effect::Dismiss(_) => {}
+                Action::Send(_, arrive) => drop(round_trip::call(&Command::Arrive(arrive.clone()))),
+                Action::Dismiss(_) => {}
             }
         }
         let written = batch.changes.iter().filter(|change| matches!(change, Change::Group(_)));

@@ -1,15 +1,15 @@
 //! What a batch shows in a transcript.
 
 use driftq_core::audit::{ChainHash, Tip};
-use driftq_core::change::{Change, DeadRow, Effect, End, EntryState, Sweep};
+use driftq_core::change::{Action, Change, DeadRow, End, EntryState, Sweep};
 use driftq_core::command::{
     Arrive, Arrived, AuditSlice, DeadLetter, Event, Explained, ExplainedMessage, Full, InGroup,
     PeekedMessage, Repaired, Routed,
 };
 use driftq_core::view::{ConsumerView, CursorView, GroupView, TopicView};
 use driftq_core::{
-    Answered, Batch, Command, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply, Text,
-    Timestamp, TopicId,
+    Batch, Command, CommandResult, ConsumerId, GroupId, Lane, Message, Offset, Rejection, Reply,
+    Text, Timestamp, TopicId,
 };
 
 use super::{World, effect};
@@ -38,9 +38,9 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
     for change in &batch.changes {
         lines.extend(changed(world, change));
     }
-    for effect in &batch.effects {
+    for effect in &batch.actions {
         lines.push(match effect {
-            Effect::Deliver(consumer, delivery) => {
+            Action::Deliver(consumer, delivery) => {
                 let place = format!("{}:{}", delivery.hold.lane, delivery.hold.offset);
                 let name = format!(
                     "{}/{} {place}.{}",
@@ -67,11 +67,11 @@ pub(super) fn batch(world: &mut World, batch: &Batch) -> Vec<String> {
                     delivery.spent
                 )
             }
-            Effect::Send(target, arrive) => {
+            Action::Send(target, arrive) => {
                 let Arrive { from, messages, .. } = &**arrive;
                 format!("sends to {target}: {} from {from}", messages.len())
             }
-            Effect::Dismiss(consumer) => {
+            Action::Dismiss(consumer) => {
                 format!("{} is dismissed", consumer_name(world, *consumer))
             }
         });
@@ -90,7 +90,7 @@ fn consumer_name(world: &World, id: ConsumerId) -> String {
 }
 
 /// An answer in words.
-pub(crate) fn reply(answered: &Answered) -> String {
+pub(crate) fn reply(answered: &CommandResult) -> String {
     match answered {
         Err(Rejection::StaleLease { state, current: Some(current), .. }) => {
             format!("stale: {}, attempt {current} is current", state.as_str())
@@ -414,7 +414,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         | Change::GroupGone(_)
         | Change::Lane { .. }
         | Change::Cursor { .. }
-        | Change::Note { .. }
+        | Change::LastError { .. }
         | Change::NoteGone { .. }
         | Change::Owner { .. }
         | Change::OwnerGone(_)

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::change::{Chore, Note, Want};
+use crate::change::{Chore, Prefetch, VolatileChange};
 use crate::id::{ConsumerId, GroupId, Lane, TopicId};
 use crate::shard::Shard;
 use crate::shard::state::{Consumer, Wakeup};
@@ -12,9 +12,17 @@ use crate::time::Timestamp;
 
 impl Shard {
     /// Makes a volatile change true here.
-    pub(crate) fn note(&mut self, note: &Note) {
+    pub(crate) fn absorb_volatile(&mut self, note: &VolatileChange) {
         match note {
-            Note::Joined { consumer, group, owner, lease_ms, credit, credit_bytes, peer } => {
+            VolatileChange::Joined {
+                consumer,
+                group,
+                owner,
+                lease_ms,
+                credit,
+                credit_bytes,
+                peer,
+            } => {
                 // A join that arrives twice keeps what the consumer holds.
                 let before = self.forget_consumer(*consumer);
                 let before = before.filter(|before| before.group == *group);
@@ -35,7 +43,7 @@ impl Shard {
                     last_settle_at: None,
                 };
                 self.owners.count(*owner, 0, 1);
-                self.live.consumers.insert(*consumer, joined);
+                self.volatile.consumers.insert(*consumer, joined);
                 if let Some(group) = self.groups.get_mut(group) {
                     group.consumers.insert(*consumer);
                     group.seen = self.now;
@@ -43,9 +51,9 @@ impl Shard {
                 self.enqueue(*consumer);
                 self.plan_idle(*group);
             }
-            Note::Left(consumer) => drop(self.forget_consumer(*consumer)),
-            Note::Turned { group, turns } => self.turn(*group, *turns),
-            Note::Visited { group, lane, more, stalled, fresh } => {
+            VolatileChange::Left(consumer) => drop(self.forget_consumer(*consumer)),
+            VolatileChange::Turned { group, turns } => self.turn(*group, *turns),
+            VolatileChange::Visited { group, lane, more, stalled, fresh } => {
                 let Some(of) = self.groups.get_mut(group) else { return };
                 of.lane_rotor = *lane;
                 of.cursors[lane.index()].fresh_run = *fresh;
@@ -57,42 +65,44 @@ impl Shard {
                     of.stalled.insert(*lane);
                 }
                 if !of.has_work() {
-                    self.live.active.remove(group);
+                    self.volatile.active.remove(group);
                 }
             }
-            Note::Idle(group) => {
-                self.live.active.remove(group);
+            VolatileChange::Idle(group) => {
+                self.volatile.active.remove(group);
             }
-            Note::Rotor(group) => self.live.rotor = *group,
-            Note::Repaired { topic, lane } => self.end_quarantine(*topic, *lane),
-            Note::Reopened { group, lane, block, to } => {
+            VolatileChange::Rotor(group) => self.volatile.rotor = *group,
+            VolatileChange::Repaired { topic, lane } => self.end_quarantine(*topic, *lane),
+            VolatileChange::Reopened { group, lane, block, to } => {
                 self.reopened_to(*group, *lane, *block, *to);
             }
-            Note::Used { topic, lane, offset } => self.live.cache.touch(*topic, *lane, *offset),
-            Note::Loading(want) => {
-                self.live.loading.insert(*want);
+            VolatileChange::Used { topic, lane, offset } => {
+                self.volatile.cache.touch(*topic, *lane, *offset)
             }
-            Note::Unread { group, lane } => {
+            VolatileChange::Loading(want) => {
+                self.volatile.loading.insert(*want);
+            }
+            VolatileChange::Unread { group, lane } => {
                 if let Some(group) = self.groups.get_mut(group) {
                     group.unread.insert(*lane);
                 }
             }
-            Note::Starved { group, lane } => {
-                self.live.starved.insert((*group, *lane));
+            VolatileChange::Starved { group, lane } => {
+                self.volatile.starved.insert((*group, *lane));
             }
-            Note::GroupFull { group, lane } => {
-                self.live.full.entry(*group).or_default().insert(*lane);
+            VolatileChange::GroupFull { group, lane } => {
+                self.volatile.full.entry(*group).or_default().insert(*lane);
             }
-            Note::KeylessTurn { topic, turn } => {
+            VolatileChange::KeylessTurn { topic, turn } => {
                 if let Some(topic) = self.topics.get_mut(topic) {
                     topic.keyless_turn = *turn;
                 }
             }
-            Note::StorageLow(is_low) => self.live.storage_low = *is_low,
-            Note::Wake { at, group } => {
-                self.live.wakeups.insert((*at, Wakeup::Pause(*group)));
+            VolatileChange::StorageLow(is_low) => self.volatile.storage_low = *is_low,
+            VolatileChange::Wake { at, group } => {
+                self.volatile.wakeups.insert((*at, Wakeup::Pause(*group)));
             }
-            Note::Chore(chore, at) => self.set_chore(*chore, *at),
+            VolatileChange::Chore(chore, at) => self.set_chore(*chore, *at),
         }
     }
 
@@ -110,8 +120,8 @@ impl Shard {
     /// The batch gives nothing more.
     pub(crate) fn answer_polls(&mut self) {
         let mut groups = BTreeSet::new();
-        for poll in std::mem::take(&mut self.live.polls_given) {
-            if let Some(poll) = self.live.consumers.get_mut(&poll) {
+        for poll in std::mem::take(&mut self.volatile.polls_given) {
+            if let Some(poll) = self.volatile.consumers.get_mut(&poll) {
                 poll.is_answered |= poll.held > 0;
                 groups.insert(poll.group);
             }
@@ -121,7 +131,7 @@ impl Shard {
 
     /// A poll is not shown what a batch gave it: it has no answer yet.
     pub(crate) fn ask_again(&mut self, id: ConsumerId) {
-        if let Some(consumer) = self.live.consumers.get_mut(&id) {
+        if let Some(consumer) = self.volatile.consumers.get_mut(&id) {
             consumer.is_answered = false;
             self.enqueue(id);
         }
@@ -130,19 +140,19 @@ impl Shard {
     /// Who has no credit left leaves the queue.
     fn thin_queue(&mut self, id: GroupId) {
         let Some(group) = self.groups.get_mut(&id) else { return };
-        let consumers = &mut self.live.consumers;
+        let consumers = &mut self.volatile.consumers;
         group.ready.retain(|id| {
             let consumer = consumers.get_mut(id).expect("queued consumers are known");
             consumer.queued = consumer.has_credit();
             consumer.queued
         });
         if group.ready.is_empty() {
-            self.live.active.remove(&id);
+            self.volatile.active.remove(&id);
         }
     }
 
     pub(crate) fn enqueue(&mut self, id: ConsumerId) {
-        let Some(consumer) = self.live.consumers.get_mut(&id) else { return };
+        let Some(consumer) = self.volatile.consumers.get_mut(&id) else { return };
         let group = consumer.group;
         let Some(of) = self.groups.get_mut(&group) else { return };
         if !consumer.queued && consumer.has_credit() {
@@ -169,15 +179,15 @@ impl Shard {
     /// Fewer messages are open than before: lanes that waited for that have their turn. All of them, since one
     /// alone might have no consumer, and the others would wait in vain.
     pub(crate) fn offer_full(&mut self) {
-        if self.live.full.is_empty() {
+        if self.volatile.full.is_empty() {
             return;
         }
-        for (id, lanes) in std::mem::take(&mut self.live.full) {
+        for (id, lanes) in std::mem::take(&mut self.volatile.full) {
             let Some(group) = self.groups.get(&id) else { continue };
             if self.group_has_room(group, 0) {
                 lanes.into_iter().for_each(|lane| self.offer(id, lane));
             } else {
-                self.live.full.insert(id, lanes);
+                self.volatile.full.insert(id, lanes);
             }
         }
     }
@@ -192,19 +202,19 @@ impl Shard {
             };
             group.work.insert(lane);
             if !group.ready.is_empty() {
-                self.live.active.insert(*id);
+                self.volatile.active.insert(*id);
             }
         }
     }
 
     pub(crate) fn activate(&mut self, id: GroupId) {
         if self.groups.get(&id).is_some_and(|group| group.has_work()) {
-            self.live.active.insert(id);
+            self.volatile.active.insert(id);
         }
     }
 
     pub(crate) fn forget_consumer(&mut self, id: ConsumerId) -> Option<Consumer> {
-        let consumer = self.live.consumers.remove(&id)?;
+        let consumer = self.volatile.consumers.remove(&id)?;
         self.owners.count(consumer.owner, 0, -1);
         if let Some(group) = self.groups.get_mut(&consumer.group) {
             group.consumers.remove(&id);
@@ -215,13 +225,13 @@ impl Shard {
     }
 
     /// Messages that a read brought.
-    pub(crate) fn loaded(&mut self, want: &Want) {
-        self.live.loading.remove(want);
+    pub(crate) fn loaded(&mut self, want: &Prefetch) {
+        self.volatile.loading.remove(want);
         match want {
-            Want::Ahead { topic, lane, .. } => self.wake_readers(*topic, *lane),
-            Want::Retry { group, lane, .. } => {
+            Prefetch::Ahead { topic, lane, .. } => self.wake_readers(*topic, *lane),
+            Prefetch::Retry { group, lane, .. } => {
                 self.offer(*group, *lane);
-                for (group, lane) in std::mem::take(&mut self.live.starved) {
+                for (group, lane) in std::mem::take(&mut self.volatile.starved) {
                     self.offer(group, lane);
                 }
             }
@@ -229,12 +239,12 @@ impl Shard {
     }
 
     pub(crate) fn set_chore(&mut self, chore: Chore, at: Option<Timestamp>) {
-        if let Some(before) = self.live.chores.remove(&chore) {
-            self.live.chores_due.remove(&(before, chore));
+        if let Some(before) = self.volatile.chores.remove(&chore) {
+            self.volatile.chores_due.remove(&(before, chore));
         }
         if let Some(at) = at {
-            self.live.chores.insert(chore, at);
-            self.live.chores_due.insert((at, chore));
+            self.volatile.chores.insert(chore, at);
+            self.volatile.chores_due.insert((at, chore));
         }
     }
 
@@ -256,7 +266,7 @@ impl Shard {
     /// Settled messages will have to be trimmed some day.
     pub(crate) fn plan_chore(&mut self, topic: TopicId, lane: Lane) {
         let chore = Chore::Retain { topic, lane };
-        if !self.live.chores.contains_key(&chore)
+        if !self.volatile.chores.contains_key(&chore)
             && let Some(of) = self.topics.get(&topic)
             && !of.is_dlq()
         {
@@ -280,7 +290,7 @@ impl Shard {
         };
         let at = topic.settings.dlq_retention_ms.map(|ms| since.after(ms));
         let chore = Chore::DropDead { source };
-        let planned = self.live.chores.get(&chore).copied();
+        let planned = self.volatile.chores.get(&chore).copied();
         self.set_chore(chore, [planned, at].into_iter().flatten().min().filter(|_| at.is_some()));
     }
 }

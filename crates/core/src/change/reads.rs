@@ -43,7 +43,7 @@ pub type Reads = Vec<Lookup>;
 /// A message that dispatch would like to have in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
-pub enum Want {
+pub enum Prefetch {
     /// Messages of a lane from `from` on.
     Ahead { topic: TopicId, lane: Lane, from: Offset },
     /// One message and its last error, for a retry.

@@ -1,10 +1,10 @@
 //! What is said to another node is understood there, as far as its release can.
 
+pub(crate) mod round_trip;
 mod sample;
-pub(crate) mod travelled;
 
 use bytes::Bytes;
-use driftq_core::travel::{TRAVEL_VERSION, Unreadable, open_answer, open_call, pack_call};
+use driftq_core::node_codec::{DecodeError, NODE_CODEC_VERSION, open_answer, open_call, pack_call};
 use driftq_core::{Command, Envelope, Rejection, Reply};
 use expect_test::{Expect, expect, expect_file};
 use serde::Serialize;
@@ -16,10 +16,10 @@ use sample::{every, some};
 /// one looks at the rules of decision record 0016.
 #[test]
 fn every_command_answer_and_delivery_travels_and_names_stay() {
-    let mut names = every(|command: Command| drop(travelled::call(&command)));
-    names.extend(every(|reply: Reply| drop(travelled::answer(&Ok(reply)))));
-    names.extend(every(|rejection: Rejection| drop(travelled::answer(&Err(rejection)))));
-    names.extend(some(|delivery| travelled::deliveries(&[delivery])));
+    let mut names = every(|command: Command| drop(round_trip::call(&command)));
+    names.extend(every(|reply: Reply| drop(round_trip::answer(&Ok(reply)))));
+    names.extend(every(|rejection: Rejection| drop(round_trip::answer(&Err(rejection)))));
+    names.extend(some(|delivery| round_trip::deliveries(&[delivery])));
     let line = |(name, parts): &(String, &[&str])| format!("{name}: {}\n", parts.join(" "));
     expect_file!["names.txt"].assert_eq(&names.iter().map(line).collect::<String>());
 }
@@ -82,7 +82,7 @@ fn check(version: u32, theirs: &Theirs, read: Expect) {
 #[test]
 fn a_field_of_a_later_release_is_passed_over() {
     check(
-        TRAVEL_VERSION,
+        NODE_CODEC_VERSION,
         &Theirs::Resume(group()),
         expect![[
             r#"Resume(GroupName { topic: TopicName { namespace: "default", topic: "orders" }, group: "biller" })"#
@@ -94,7 +94,7 @@ fn a_field_of_a_later_release_is_passed_over() {
 fn a_field_that_an_earlier_release_does_not_have_is_absent() {
     let (by, reason) = ("ops", "late");
     check(
-        TRAVEL_VERSION,
+        NODE_CODEC_VERSION,
         &Theirs::Pause { name: group(), by, reason },
         expect![[
             r#"Pause(Pause { name: GroupName { topic: TopicName { namespace: "default", topic: "orders" }, group: "biller" }, by: "ops", reason: "late", until: None })"#
@@ -105,17 +105,17 @@ fn a_field_that_an_earlier_release_does_not_have_is_absent() {
 #[test]
 fn what_cannot_be_understood_is_refused() {
     check(
-        TRAVEL_VERSION,
+        NODE_CODEC_VERSION,
         &Theirs::Extend(Extend { lease_ms: 1 }),
         expect!["not what was expected: missing field `claim`"],
     );
     check(
-        TRAVEL_VERSION,
+        NODE_CODEC_VERSION,
         &Theirs::Dance(3),
         expect!["not what was expected: unknown variant `Dance`"],
     );
     check(
-        TRAVEL_VERSION + 1,
+        NODE_CODEC_VERSION + 1,
         &Theirs::Resume(group()),
         expect!["version 2 is not known here: up to 1 is"],
     );
@@ -128,9 +128,9 @@ fn what_is_cut_short_or_deeper_than_anything_is_refused() {
         assert!(open_call(&packed[..end]).is_err(), "{end} bytes of {}", packed.len());
     }
     // Rejections within rejections: {"Err": {"InPart": [part, index, {"InPart": …
-    let mut deep = TRAVEL_VERSION.to_le_bytes().to_vec();
+    let mut deep = NODE_CODEC_VERSION.to_le_bytes().to_vec();
     deep.extend(b"\x81\xa3Err");
     deep.extend(b"\x81\xa6InPart\x93\xa7Produce\x00".repeat(100_000));
     let refused = open_answer(&deep).expect_err("no stack is so large");
-    assert_eq!(refused, Unreadable::Content("depth limit exceeded".into()));
+    assert_eq!(refused, DecodeError::Content("depth limit exceeded".into()));
 }

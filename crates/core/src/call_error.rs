@@ -5,7 +5,7 @@ pub const HELD_MS: u64 = 3_000;
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Lost {
+pub enum CallError {
     /// The shard was lost while it had the call: it may have happened or not.
     #[error("the outcome is unknown: repeat with the same key or token")]
     Unknown,
@@ -17,10 +17,10 @@ pub enum Lost {
     Overloaded,
 }
 
-impl Lost {
+impl CallError {
     /// Whether the node that took a call sends it again after so long: only what nobody has taken. What may have
     /// happened is for the caller to repeat, who knows by which key or token.
-    pub fn is_sent_again(self, after_ms: u64) -> bool {
-        self == Lost::NotServing && after_ms < HELD_MS
+    pub fn should_retry(self, after_ms: u64) -> bool {
+        self == CallError::NotServing && after_ms < HELD_MS
     }
 }

@@ -3,16 +3,16 @@
 use std::fmt::Debug;
 
 use driftq_core::change::Delivery;
-use driftq_core::travel::{
+use driftq_core::node_codec::{
     open_answer, open_call, open_deliveries, pack_answer, pack_call, pack_deliveries,
 };
-use driftq_core::{Answered, Command};
+use driftq_core::{Command, CommandResult};
 
 pub(crate) fn call(command: &Command) -> Command {
     same(command, open_call(&pack_call(command)).expect("a command can be read"))
 }
 
-pub(crate) fn answer(answered: &Answered) -> Answered {
+pub(crate) fn answer(answered: &CommandResult) -> CommandResult {
     same(answered, open_answer(&pack_answer(answered)).expect("an answer can be read"))
 }
 

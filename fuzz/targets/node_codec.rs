@@ -3,20 +3,20 @@
 
 use std::fmt::Debug;
 
-use driftq_core::travel::{self, TRAVEL_VERSION, Unreadable};
+use driftq_core::node_codec::{self, DecodeError, NODE_CODEC_VERSION};
 use driftq_fuzz::bounded;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| bounded(|| {
-    let bytes = [&TRAVEL_VERSION.to_le_bytes(), input].concat();
-    check(&bytes, travel::open_call, travel::pack_call);
-    check(&bytes, travel::open_answer, travel::pack_answer);
-    check(&bytes, travel::open_deliveries, |given| travel::pack_deliveries(given));
+    let bytes = [&NODE_CODEC_VERSION.to_le_bytes(), input].concat();
+    check(&bytes, node_codec::open_call, node_codec::pack_call);
+    check(&bytes, node_codec::open_answer, node_codec::pack_answer);
+    check(&bytes, node_codec::open_deliveries, |given| node_codec::pack_deliveries(given));
 }));
 
 fn check<T: Debug>(
     bytes: &[u8],
-    open: impl Fn(&[u8]) -> Result<T, Unreadable>,
+    open: impl Fn(&[u8]) -> Result<T, DecodeError>,
     pack: impl Fn(&T) -> Vec<u8>,
 ) {
     let Ok(read) = open(bytes) else { return };

@@ -11,7 +11,7 @@ use super::{Batch, PipelineConfig};
 const SMALL_ROW_BYTES: usize = 64;
 
 /// A batch that is being decided.
-pub(super) struct Opened {
+pub(super) struct OpenBatch {
     pub(super) batch: Batch,
     pub(super) commands: usize,
     /// It answers a client. A join does not count: what it waits for are deliveries.
@@ -20,17 +20,17 @@ pub(super) struct Opened {
     pub(super) bytes: usize,
 }
 
-impl Opened {
+impl OpenBatch {
     /// `changes` is how many the batch before had: a good guess.
-    pub(super) fn new(no: BatchNo, now: Timestamp, changes: usize) -> Opened {
+    pub(super) fn new(no: BatchNo, now: Timestamp, changes: usize) -> OpenBatch {
         let batch = Batch {
             no,
             now,
             changes: Vec::with_capacity(changes),
             replies: Vec::new(),
-            effects: Vec::new(),
+            actions: Vec::new(),
         };
-        Opened { batch, commands: 0, is_awaited: false, rows: 0, bytes: 0 }
+        OpenBatch { batch, commands: 0, is_awaited: false, rows: 0, bytes: 0 }
     }
 
     /// A command larger than a batch is a batch of its own: the bounds are looked at before, not after.
