@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::Link;
-use crate::command::{Arrive, Event, Hold, Outgoing, Peer, Pointer, Reply};
+use crate::command::{Arrive, Event, LeaseId, Outgoing, Peer, Pointer, Reply};
 use crate::effect::EffectRow;
 use crate::id::{
     BatchNo, ConsumerId, Generation, GroupId, Lane, MessageId, Offset, OwnerId, ShardId, Text,
@@ -321,7 +321,7 @@ pub enum Change {
     /// The ledger accepted something.
     Audit(Box<Link>),
     /// An effect was begun under an open entry.
-    Held { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
+    EffectLink { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
     /// … which is over.
     HeldGone { generation: Generation, lane: Lane, offset: Offset, hash: Hash16 },
     /// A message is on its way to another shard.
@@ -433,13 +433,13 @@ pub enum Chore {
     /// Settled messages of a lane stay only so long.
     Retain { topic: TopicId, lane: Lane },
     /// Dead letters of a topic stay only so long.
-    DropDead { source: TopicId },
+    ExpireDeadLetters { source: TopicId },
     /// A group that nobody reads goes.
     Idle(GroupId),
     /// Messages wait for another shard.
     Send { target: ShardId },
     /// Records that are over go.
-    Expire,
+    ExpireRecords,
     /// Rows of a cursor that was moved or deleted go.
     Sweep(u64),
     /// The deadline of a waiting message has passed, and effects were begun under it.
@@ -469,7 +469,7 @@ pub struct Delivery {
     /// Proof of the lease.
     pub token: LeaseToken,
     /// The lease, by numbers.
-    pub hold: Hold,
+    pub hold: LeaseId,
     /// Topic name.
     pub topic: Text,
     /// Group name.

@@ -23,7 +23,7 @@ use crate::time::Timestamp;
 use crate::token::{EffectToken, LeaseToken};
 use crate::view::{GroupView, TopicView};
 
-pub use crate::id::Hold;
+pub use crate::id::LeaseId;
 pub use crate::name::{GroupName, TopicName};
 pub use crate::view::{Peer, PeerKind};
 pub use audit::{AuditSlice, ReadAudit};
@@ -95,7 +95,7 @@ pub enum Command {
     /// More time.
     Extend(Extend),
     /// A lease nobody ever saw goes back, uncounted.
-    GiveBack(Hold),
+    GiveBack(LeaseId),
     /// Bring dead letters back to the group they died in.
     Redrive(Redrive),
     /// Show a topic.
@@ -267,7 +267,7 @@ pub struct Join {
 #[expect(missing_docs, reason = "the fields are what their types say")]
 pub enum Claim {
     /// By its token: fenced. What was said beside it must agree with it.
-    Token(LeaseToken, Option<Box<Beside>>),
+    Token(LeaseToken, Option<Box<ExpectedDelivery>>),
     /// By position and owner, as v1 did: the same owner on an older attempt is taken for the newer.
     Owner { name: GroupName, partition: u32, offset: Offset, owner: Text },
 }
@@ -275,7 +275,7 @@ pub enum Claim {
 /// What a caller said beside a token: one that mixed up two deliveries is told so.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are what their types say")]
-pub struct Beside {
+pub struct ExpectedDelivery {
     pub topic: Option<Text>,
     pub group: Option<Text>,
     pub partition: Option<u32>,

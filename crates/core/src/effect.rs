@@ -8,7 +8,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::id::{Generation, Hold, Lane, MessageId, Text, TopicId};
+use crate::id::{Generation, Lane, LeaseId, MessageId, Text, TopicId};
 use crate::name::{GroupName, TopicName};
 use crate::settings::OnDoubt;
 use crate::time::Timestamp;
@@ -185,17 +185,17 @@ pub struct Resolution {
 
 /// The delivery an effect was last begun under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Under {
+pub struct DeliveryRef {
     /// The lease, by numbers.
-    pub hold: Hold,
+    pub hold: LeaseId,
     /// The message.
     pub message: MessageId,
 }
 
-impl Under {
+impl DeliveryRef {
     /// Whether both are deliveries of one message to one life of a cursor.
-    pub(crate) fn is_of_same_entry(&self, hold: &Hold) -> bool {
-        let Hold { group, lane, generation, offset, attempt: _ } = self.hold;
+    pub(crate) fn is_of_same_entry(&self, hold: &LeaseId) -> bool {
+        let LeaseId { group, lane, generation, offset, attempt: _ } = self.hold;
         (group, lane, generation, offset) == (hold.group, hold.lane, hold.generation, hold.offset)
     }
 }
@@ -234,7 +234,7 @@ pub struct EffectRow {
     pub until: Timestamp,
     /// The delivery it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub under: Option<Under>,
+    pub under: Option<DeliveryRef>,
     /// Open messages it was begun under: its time does not begin before they are over.
     #[serde(default, skip_serializing_if = "is_none")]
     pub holders: u32,

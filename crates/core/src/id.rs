@@ -178,7 +178,7 @@ impl FromStr for MessageId {
 
 /// One attempt, by numbers: how the shell and the shard itself name a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct Hold {
+pub struct LeaseId {
     /// The group.
     pub group: GroupId,
     /// The lane.

@@ -108,7 +108,7 @@ pub const DISPATCH_AWAITED_MAX: usize = 512;
 /// Deliveries of one group and lane before the next has its turn.
 pub const DISPATCH_RUN_MAX: usize = 64;
 /// Leases one batch may let run out.
-pub const LAPSE_MAX: usize = 1_024;
+pub const LEASE_EXPIRY_MAX: usize = 1_024;
 
 /// Topics of a shard, without those of dead letters.
 pub const SHARD_TOPICS_MAX: u64 = 100_000;

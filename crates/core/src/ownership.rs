@@ -9,7 +9,7 @@
 //!    from when the last renewal was asked for. Whatever it hears, it looks at that first.
 //! 2. A shard of another node is claimed only when that node has given it up, or two views in a row did
 //!    not show it alive: a database whose clock jumped shows nobody alive at first. One that was away does
-//!    so for longer: [`PATIENCE_MS`].
+//!    so for longer: [`STARTUP_GRACE_MS`].
 //! 3. A claim names the epoch it was decided on. Of two that were, one is refused, and so is one that was
 //!    sent late by a process that had been stopped.
 //! 4. One renewal, [`CLAIMS_MAX`] claims and [`GIVE_UPS_MAX`] shards given up are under way at most. A claim
@@ -20,10 +20,10 @@
 //!
 //! Times are of the node's monotonic clock: only spans matter.
 
-mod asked;
+mod admin;
+mod assign;
 mod event;
-mod seat;
-mod spread;
+mod shard_slot;
 mod view;
 
 use std::collections::BTreeMap;
@@ -32,12 +32,12 @@ use crate::id::{Epoch, NodeId, ShardId, Text};
 use crate::time::Timestamp;
 use crate::token::TokenVersion;
 
-use seat::{Seat, State};
+use shard_slot::{ShardSlot, State};
 
-pub use asked::Unfit;
+pub use admin::AdminError;
+pub use assign::assign;
 pub use event::{Action, Event};
-pub use spread::spread;
-pub use view::{ClusterView, Held, NodeRow, NodeView, Part, RULES, Shown};
+pub use view::{ClusterView, NodeRow, NodeView, Part, RULES, ShardOwner, Shown};
 
 /// How long a node counts as alive after a renewal, unless configured.
 pub const NODE_LEASE_MS: u64 = 10_000;
@@ -51,12 +51,12 @@ pub const MARGIN_MS_MIN: u64 = 500;
 pub const RENEW_MS: u64 = 1_000;
 /// From the first one to the second: before that nothing is claimed, so that nodes which come together see
 /// each other.
-pub const SECOND_LOOK_MS: u64 = 200;
+pub const FIRST_RENEW_DELAY_MS: u64 = 200;
 /// A renewal without an answer for so long has failed: several fit into a lease.
 pub const RENEW_WAIT_MS: u64 = 2_000;
 /// A node that has just come, or come back, takes nobody for lost for so long. If the database was away,
 /// all others come back too, each when it has given up its last renewal and asked again.
-pub const PATIENCE_MS: u64 = RENEW_WAIT_MS + RENEW_MS;
+pub const STARTUP_GRACE_MS: u64 = RENEW_WAIT_MS + RENEW_MS;
 /// Claims a node has under way: the shards of a lost node must not fall upon the database at once.
 pub const CLAIMS_MAX: usize = 16;
 /// Shards a node is giving up at a time.
@@ -68,7 +68,7 @@ pub const CLAIM_BACKOFF_MS: u64 = 100;
 pub const CLAIM_BACKOFF_MS_MAX: u64 = 10_000;
 /// A shard that was served for so long does not fail by being served: if it is lost then, that is another
 /// fault, and it is claimed at once.
-pub const SETTLED_MS: u64 = 250;
+pub const STABLE_AFTER_MS: u64 = 250;
 
 /// How long all live nodes must have read version 2 of tokens before this node mints it. A release that was rolled
 /// out may be rolled back within this time without rejecting a token that a worker holds.
@@ -87,7 +87,7 @@ pub struct Ownerships {
     me: NodeId,
     lease_ms: u64,
     life: Life,
-    seats: Vec<Seat>,
+    seats: Vec<ShardSlot>,
     view: ClusterView,
     /// The nodes of the view before.
     before: BTreeMap<NodeId, NodeView>,
@@ -189,7 +189,7 @@ impl Ownerships {
     }
 
     /// The node that a shard is wished for.
-    pub fn wished(&self, shard: ShardId) -> Option<NodeId> {
+    pub fn target(&self, shard: ShardId) -> Option<NodeId> {
         self.wishes.get(shard.0 as usize).copied().flatten()
     }
 
@@ -220,7 +220,7 @@ impl Ownerships {
 
     /// Whether a node that is to stop has nothing left to do.
     fn is_emptied(&self) -> bool {
-        let is_empty = |seat: &Seat| matches!(seat.state, State::Idle | State::Fenced { .. });
+        let is_empty = |seat: &ShardSlot| matches!(seat.state, State::Idle | State::Fenced { .. });
         self.life == Life::Draining && self.asked_at.is_none() && self.seats.iter().all(is_empty)
     }
 
@@ -272,14 +272,14 @@ impl Ownerships {
         self.before = std::mem::replace(&mut self.view, view).nodes;
         if self.renewed_at.replace(asked_at).is_none() {
             self.first_at = asked_at;
-            self.renew_at = self.renew_at.min(asked_at.after(SECOND_LOOK_MS));
+            self.renew_at = self.renew_at.min(asked_at.after(FIRST_RENEW_DELAY_MS));
         }
         self.token_v2_since = match self.view.token_version {
             TokenVersion::V1 => None,
             TokenVersion::V2 => self.token_v2_since.or(Some(now)),
         };
-        self.wishes = spread(&self.view);
-        self.seats.resize_with(self.view.shards.len(), Seat::new);
+        self.wishes = assign(&self.view);
+        self.seats.resize_with(self.view.shards.len(), ShardSlot::new);
         for seat in &mut self.seats {
             if matches!(seat.state, State::Fenced { at } if at <= asked_at) {
                 seat.state = State::Idle;
@@ -290,7 +290,7 @@ impl Ownerships {
     fn claimed(&mut self, now: Timestamp, shard: ShardId, epoch: Epoch, actions: &mut Vec<Action>) {
         let number = shard.0 as usize;
         if let Some(held) = self.view.shards.get_mut(number).filter(|held| held.epoch < epoch) {
-            *held = Held { epoch, node: Some(self.me), ..*held };
+            *held = ShardOwner { epoch, node: Some(self.me), ..*held };
         }
         let Some(seat) = self.seats.get_mut(number) else { return };
         seat.claimed(now);
@@ -344,7 +344,7 @@ impl Ownerships {
             None => looks_ms > 0,
             Some(node) => {
                 let is_gone = |nodes: &BTreeMap<NodeId, NodeView>| !nodes.contains_key(&node);
-                looks_ms >= PATIENCE_MS && is_gone(&self.view.nodes) && is_gone(&self.before)
+                looks_ms >= STARTUP_GRACE_MS && is_gone(&self.view.nodes) && is_gone(&self.before)
             }
         }
     }
@@ -358,7 +358,7 @@ impl Ownerships {
         let (mut claims, mut give_ups) = (self.claims(), self.give_ups());
         for number in 0..self.seats.len() {
             let shard = ShardId(number as u32);
-            let Held { epoch, node, .. } = self.view.shards[number];
+            let ShardOwner { epoch, node, .. } = self.view.shards[number];
             let is_mine = node == Some(self.me);
             let state = self.seats[number].state;
             let (next, action) = match state {

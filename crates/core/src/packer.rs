@@ -220,7 +220,7 @@ impl Packer {
             | Change::NoteGone { .. }
             | Change::Record(_)
             | Change::Effect(_)
-            | Change::Held { .. }
+            | Change::EffectLink { .. }
             | Change::HeldGone { .. }
             | Change::Outbox { .. }
             | Change::OutboxGone { .. }

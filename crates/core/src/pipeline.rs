@@ -24,7 +24,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::change::{Action, Change, Decision, VolatileChange};
-use crate::command::{Command, Hold, Rejection, Reply};
+use crate::command::{Command, LeaseId, Rejection, Reply};
 use crate::id::{BatchNo, Epoch};
 use crate::pack::{self, Damaged};
 use crate::packer::Packer;
@@ -94,7 +94,7 @@ pub struct Release {
     /// The batch it was decided in.
     pub batch: Arc<Batch>,
     /// Deliveries of the batch that came too late: they go back and are not shown.
-    pub withheld: BTreeSet<Hold>,
+    pub withheld: BTreeSet<LeaseId>,
 }
 
 /// How much may be under way at once.
@@ -145,9 +145,9 @@ pub struct Pipeline {
     reading: BTreeMap<ReadId, Reading>,
     committing: VecDeque<Arc<Batch>>,
     /// Leases that run out as soon as their rows are here.
-    lapsing: BTreeSet<Hold>,
+    expiring: BTreeSet<LeaseId>,
     /// Leases that cannot be ended because a row is damaged. A repair or a restart looks at them again.
-    stuck: BTreeSet<Hold>,
+    stuck: BTreeSet<LeaseId>,
     last: BatchNo,
     durable: BatchNo,
     now: Timestamp,
@@ -188,7 +188,7 @@ impl Pipeline {
             asking: Asking::default(),
             reading: BTreeMap::new(),
             committing: VecDeque::new(),
-            lapsing: BTreeSet::new(),
+            expiring: BTreeSet::new(),
             stuck: BTreeSet::new(),
             last,
             durable: last,
@@ -252,7 +252,7 @@ impl Pipeline {
             // A full pipeline waits for a commit, not for the time.
             return None;
         }
-        if self.shard.is_due(self.now) || self.lapsed().next().is_some() {
+        if self.shard.is_due(self.now) || self.expired_leases().next().is_some() {
             return Some(self.now);
         }
         self.shard.next_deadline(self.now)
@@ -310,13 +310,14 @@ impl Pipeline {
         let can_decide = |item: &Item| !item.waits || self.answers.contains_key(&item.id);
         !self.settles.is_empty()
             || self.others.front().is_some_and(can_decide)
-            || !self.is_closing && (self.shard.is_due(self.now) || self.lapsed().next().is_some())
+            || !self.is_closing
+                && (self.shard.is_due(self.now) || self.expired_leases().next().is_some())
     }
 
-    fn lapsed(&self) -> impl Iterator<Item = Hold> + '_ {
+    fn expired_leases(&self) -> impl Iterator<Item = LeaseId> + '_ {
         self.shard
-            .lapsed(self.horizon())
-            .filter(|hold| !self.lapsing.contains(hold) && !self.stuck.contains(hold))
+            .expired_leases(self.horizon())
+            .filter(|hold| !self.expiring.contains(hold) && !self.stuck.contains(hold))
     }
 
     /// Decides a batch. None if nothing came of it that anybody waits for.
@@ -349,7 +350,7 @@ impl Pipeline {
     fn decide_unasked(&mut self, open: &mut OpenBatch) {
         self.decide_dispatch(open);
         self.shard.answer_polls();
-        self.decide_lapses(open);
+        self.decide_lease_expiries(open);
         self.decide_chores(open);
         self.decide_upkeep(open);
     }
@@ -419,7 +420,7 @@ impl Pipeline {
         };
         match decided {
             Ok(mut decision) => {
-                self.done_lapsing(&item);
+                self.done_expiring(&item);
                 if let Work::Command(Command::Repair(_)) = item.work {
                     self.stuck.clear();
                 }
@@ -427,7 +428,7 @@ impl Pipeline {
                 self.record(open, item.ticket, decision);
             }
             Err(Refusal::Rejected(rejection)) => {
-                self.done_lapsing(&item);
+                self.done_expiring(&item);
                 open.batch.replies.extend(item.ticket.map(|ticket| (ticket, Err(rejection))));
             }
             Err(Refusal::Needs(reads)) => {
@@ -440,7 +441,7 @@ impl Pipeline {
                 let row = damaged.to_string().into();
                 let rejection = Rejection::Damaged { row };
                 open.batch.replies.extend(item.ticket.map(|ticket| (ticket, Err(rejection))));
-                self.done_lapsing(&item);
+                self.done_expiring(&item);
                 if let Work::ExpireLease(hold) = item.work {
                     self.stuck.insert(hold);
                 }
@@ -449,9 +450,9 @@ impl Pipeline {
         }
     }
 
-    fn done_lapsing(&mut self, item: &Item) {
+    fn done_expiring(&mut self, item: &Item) {
         if let Work::ExpireLease(hold) = item.work {
-            self.lapsing.remove(&hold);
+            self.expiring.remove(&hold);
         }
     }
 
@@ -482,8 +483,8 @@ impl Pipeline {
         })
     }
 
-    fn decide_lapses(&mut self, open: &mut OpenBatch) {
-        let due: Vec<Hold> = self.lapsed().take(open.dispatch_max()).collect();
+    fn decide_lease_expiries(&mut self, open: &mut OpenBatch) {
+        let due: Vec<LeaseId> = self.expired_leases().take(open.dispatch_max()).collect();
         for hold in due {
             if open.is_full(&self.config) {
                 return;

@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 
 use crate::change::Delivery;
-use crate::command::{Command, Hold};
+use crate::command::{Command, LeaseId};
 use crate::id::ConsumerId;
 use crate::time::Timestamp;
 
@@ -54,7 +54,7 @@ pub struct Session {
     /// Delivered by the shard and not yielded.
     queue: VecDeque<Box<Delivery>>,
     /// Yielded, and perhaps still in a buffer of ours.
-    unconfirmed: Vec<Hold>,
+    unconfirmed: Vec<LeaseId>,
     /// The shortest patience with any of them.
     unconfirmed_ms: u64,
     /// When a line was last yielded.
@@ -217,7 +217,7 @@ mod tests {
                 attempt: 1,
                 granted_at: Timestamp(0),
             },
-            hold: Hold { group, lane, generation, offset, attempt: 1 },
+            hold: LeaseId { group, lane, generation, offset, attempt: 1 },
             topic: "orders".into(),
             group: "biller".into(),
             id: MessageId { restore: 0, shard: ShardId(0), topic, lane, offset },

@@ -15,11 +15,11 @@ use tokio::time::Instant;
 
 use crate::clock::NodeClock;
 use crate::config::Config;
-use crate::node::{Among, Commander, Order, Routes, Seat};
+use crate::node::{ClusterHandle, Commander, MembershipHandle, Order, Routes};
 
 /// A node that is about to join.
 pub(crate) struct Joining {
-    seat: Seat,
+    seat: MembershipHandle,
     member: Member,
     lease_ms: u64,
     happened: mpsc::UnboundedReceiver<Event>,
@@ -42,7 +42,7 @@ impl Joining {
         let address = config.advertise.clone().unwrap_or_else(|| format!("http://{listens}"));
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Joining {
-            seat: Seat::new(postgres, node, events, seen, config.node_lease_ms),
+            seat: MembershipHandle::new(postgres, node, events, seen, config.node_lease_ms),
             member: Member { node, address, version },
             lease_ms: config.node_lease_ms,
             happened,
@@ -53,8 +53,8 @@ impl Joining {
     }
 
     /// What its tasks need to know.
-    pub(crate) fn among(&self) -> Among {
-        Among { seat: self.seat.clone(), routes: self.routes.subscribe() }
+    pub(crate) fn among(&self) -> ClusterHandle {
+        ClusterHandle { seat: self.seat.clone(), routes: self.routes.subscribe() }
     }
 
     /// Takes part, and gives `orders` to the task of each shard, until `leaving` and everything is given up.
@@ -68,7 +68,7 @@ impl Joining {
 
 /// A node that takes part.
 struct Membership {
-    seat: Seat,
+    seat: MembershipHandle,
     member: Member,
     lease_ms: u64,
     happened: mpsc::UnboundedReceiver<Event>,
@@ -130,7 +130,7 @@ impl Membership {
     }
 
     fn renew(&self, draining: bool) {
-        let Seat { postgres, events, .. } = self.seat.clone();
+        let MembershipHandle { postgres, events, .. } = self.seat.clone();
         let (member, lease_ms) = (self.member.clone(), self.lease_ms);
         tokio::spawn(async move {
             let wait = Duration::from_millis(RENEW_WAIT_MS);
@@ -169,7 +169,7 @@ impl Membership {
 
     fn publish(&self, machine: &Ownerships, now: Timestamp) {
         let routes = Routes::of(machine, self.member.node, self.orders.len(), now);
-        if routes.is_beside() && !self.routes.borrow().is_beside() {
+        if routes.has_duplicate_address() && !self.routes.borrow().has_duplicate_address() {
             let address = &self.member.address;
             tracing::error!(address, "another node is at this address: set cluster.advertise");
         }

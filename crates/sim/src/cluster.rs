@@ -134,7 +134,7 @@ impl Cluster {
             server.is_some()
                 && held.node == server
                 && epoch == Some(held.epoch)
-                && processes.all(|process| process.machine.wished(shard) == server)
+                && processes.all(|process| process.machine.target(shard) == server)
         })
     }
 

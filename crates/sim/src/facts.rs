@@ -322,7 +322,7 @@ impl Facts {
             | Change::OwnerGone(_)
             | Change::Record(_)
             | Change::Audit(_)
-            | Change::Held { .. }
+            | Change::EffectLink { .. }
             | Change::HeldGone { .. }
             | Change::History { .. }
             | Change::DeadGone { .. }

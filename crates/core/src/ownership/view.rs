@@ -23,7 +23,7 @@ pub struct Shown {
     /// Nodes, of which some may be long gone. The one that renewed is among them, as it is now.
     pub nodes: BTreeMap<NodeId, NodeRow>,
     /// All shards, in order from 0.
-    pub shards: Vec<Held>,
+    pub shards: Vec<ShardOwner>,
 }
 
 /// What a node has said of itself, and what was said to it.
@@ -53,7 +53,7 @@ pub struct ClusterView {
     /// The nodes.
     pub nodes: BTreeMap<NodeId, NodeView>,
     /// All shards, in order from 0.
-    pub shards: Vec<Held>,
+    pub shards: Vec<ShardOwner>,
     /// The newest version of tokens that all these nodes read.
     pub token_version: TokenVersion,
 }
@@ -77,18 +77,18 @@ pub enum Part {
     /// A person has said that it should give its shards up and take none.
     Drained,
     /// This other one was at its address before it and still is: it gives its shards up and takes none.
-    Beside(NodeId),
+    DuplicateAddress(NodeId),
 }
 
 /// Who holds a shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Held {
+pub struct ShardOwner {
     /// The number of the last claim.
     pub epoch: Epoch,
     /// Who made it; none if it has given the shard up since.
     pub node: Option<NodeId>,
     /// The node that a person has put it on.
-    pub put: Option<NodeId>,
+    pub pinned_to: Option<NodeId>,
 }
 
 impl NodeView {
@@ -133,7 +133,7 @@ impl Shown {
             let mut others = rows.iter().filter(|(_, other)| other.address == row.address);
             let elder = others.find(|(other, by)| is_elder((**other, by), (*id, row)));
             let part = match elder {
-                Some((elder, _)) => Part::Beside(*elder),
+                Some((elder, _)) => Part::DuplicateAddress(*elder),
                 None if row.drained => Part::Drained,
                 None if row.draining => Part::Stops,
                 None => Part::Takes,
@@ -144,7 +144,7 @@ impl Shown {
         let mut shards = self.shards.clone();
         let all_understand = |rules| rows.values().all(|row| row.rules >= rules);
         if !all_understand(RULES_PUT) {
-            shards.iter_mut().for_each(|held| held.put = None);
+            shards.iter_mut().for_each(|held| held.pinned_to = None);
         }
         let token_version =
             if all_understand(RULES_TOKEN_V2) { TokenVersion::V2 } else { TokenVersion::V1 };

@@ -1,7 +1,7 @@
 //! Effects: rows people may read, so their body is JSON text.
 
 use crate::effect::{EffectName, EffectRow};
-use crate::pack::named::{json, misplaced, parse};
+use crate::pack::json_rows::{json, misplaced, parse};
 use crate::pack::{Damaged, hash16};
 use crate::row::{Columns, Hash16, Key, RecordKind, Row, UNENDING};
 use crate::time::Timestamp;

@@ -3,7 +3,7 @@
 use super::audit::{AuditBody, AuditRun, open_audit};
 use super::block::block_row;
 use super::effect::{effect_row, put_effect};
-use super::named::{put_dead, put_group, put_topic};
+use super::json_rows::{put_dead, put_group, put_topic};
 use super::page::pages;
 use super::pointer::put_pointer;
 use super::{CursorItem, Damaged, HeadBody, LaneItem, MarkItem, open, seal, verify};
@@ -14,7 +14,7 @@ use crate::command::{Event, Outgoing};
 use crate::id::Offset;
 use crate::message::Message;
 use crate::row::{Columns, Key, RecordKind, Row};
-use crate::shard::{CommitRecord, DedupeRecord, Open, OpenEntries, Pin, Tombstone};
+use crate::shard::{CommitRecord, DedupeRecord, Open, OpenEntries, RoutePin, Tombstone};
 
 /// What a row says, in words that can be compared, and the rows that say it again.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub fn reread(row: &Row) -> Result<Reread, Damaged> {
 fn record(kind: RecordKind, row: &Row) -> Result<Reread, Damaged> {
     match kind {
         RecordKind::Dedupe | RecordKind::Routed => packed::<DedupeRecord>(row),
-        RecordKind::Pin => packed::<Pin>(row),
+        RecordKind::Pin => packed::<RoutePin>(row),
         RecordKind::Tombstone => packed::<Tombstone>(row),
         RecordKind::Commit => packed::<CommitRecord>(row),
         RecordKind::Effect => {

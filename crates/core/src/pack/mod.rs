@@ -10,7 +10,7 @@ mod effect;
 pub mod fuzzing;
 mod head;
 mod history;
-mod named;
+mod json_rows;
 mod page;
 mod pointer;
 #[cfg(test)]
@@ -29,7 +29,7 @@ pub(crate) use block::{block_of, block_row, open_block};
 pub(crate) use effect::{effect_hash, effect_row};
 pub(crate) use head::{CursorItem, HeadBody, LaneItem, MarkItem};
 pub(crate) use history::{history_row, put_history};
-pub(crate) use named::{dead_row, group_row, put_group, put_topic, topic_row};
+pub(crate) use json_rows::{dead_row, group_row, put_group, put_topic, topic_row};
 pub(crate) use page::{Page, open_page, pages};
 pub(crate) use pointer::{dataset_hash, pointer_row};
 
@@ -146,9 +146,9 @@ pub(crate) fn looked_up(change: &Change) -> Option<(Key, Option<Row>)> {
         &Change::MessageGone { topic, lane, offset } => {
             return Some((Key::Page { topic, lane, last: offset }, None));
         }
-        Change::Dead(dead) => named::put_dead(dead),
+        Change::Dead(dead) => json_rows::put_dead(dead),
         Change::Effect(effect) => effect::put_effect(effect),
-        &Change::Held { generation, lane, offset, hash } => {
+        &Change::EffectLink { generation, lane, offset, hash } => {
             plain(Key::Held { generation, lane, offset, hash }, Bytes::new())
         }
         Change::Outbox { target, seq, message } => {

@@ -1,7 +1,7 @@
 //! Pointers: rows people may read, so their body is JSON text.
 
 use crate::change::PointerRow;
-use crate::pack::named::{json, misplaced, parse};
+use crate::pack::json_rows::{json, misplaced, parse};
 use crate::pack::{Damaged, fingerprint};
 use crate::row::{Columns, Hash16, Key, Row};
 

@@ -1,7 +1,7 @@
 //! Golden bytes: what a row of a fixed value looks like. A change here is a change of the format on disk:
 //! it needs a new version, and these bytes must stay readable.
 
-mod named;
+mod json_rows;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -242,7 +242,7 @@ impl Pipeline {
     /// Nothing has changed: the command is decided again at the head of a batch once its rows are here.
     pub(super) fn wait_for(&mut self, item: Item, reads: Reads) {
         if let Work::ExpireLease(hold) = item.work {
-            self.lapsing.insert(hold);
+            self.expiring.insert(hold);
         }
         self.asking.push(Asker::Command(item.id, reads));
         let item = Item { waits: true, ..item };

@@ -14,11 +14,11 @@ use crate::change::{
     Action, Change, Chore, Decision, Delivery, Entry, EntryState, LastError, Prefetch,
     VolatileChange,
 };
-use crate::command::Hold;
+use crate::command::LeaseId;
 use crate::id::{ConsumerId, GroupId, Lane, Offset, Text, no_text};
 use crate::limits::{DISPATCH_RUN_MAX, FRESH_PER_RETRY};
 use crate::message::{DeathReason, Kept, Message};
-use crate::shard::rules::bury::Burial;
+use crate::shard::rules::dead_letter::DeadLettering;
 use crate::shard::state::Consumer;
 use crate::shard::{Cursor, Group, Shard, Topic, done};
 use crate::time::Timestamp;
@@ -297,7 +297,7 @@ impl<'a> Run<'a> {
                 self.plan_death(offset);
                 return true;
             }
-            self.bury(offset, Some(&entry), &message, last_error);
+            self.dead_letter(offset, Some(&entry), &message, last_error);
             return false;
         }
         let Some(consumer) = self.next_consumer(u64::from(entry.size)) else {
@@ -366,7 +366,7 @@ impl<'a> Run<'a> {
         let deadline = message.envelope.deadline.filter(|_| !self.topic.is_dlq());
         if deadline.is_some_and(|deadline| deadline <= self.now) {
             self.advance(kept);
-            self.bury(offset, None, message, no_text());
+            self.dead_letter(offset, None, message, no_text());
             return false;
         }
         let Some(consumer) = self.next_consumer(message.size()) else {
@@ -416,8 +416,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// One burial ends a run, so that its changes follow from the state as it is.
-    fn bury(
+    /// One dead_lettering ends a run, so that its changes follow from the state as it is.
+    fn dead_letter(
         &mut self,
         offset: Offset,
         entry: Option<&Entry>,
@@ -426,9 +426,17 @@ impl<'a> Run<'a> {
     ) {
         let Run { topic, group, lane, .. } = *self;
         let reason = DeathReason::Deadline;
-        let burial = Burial { topic, group, lane, offset, entry, reason, last_error: None };
+        let dead_lettering =
+            DeadLettering { topic, group, lane, offset, entry, reason, last_error: None };
         let changes = &mut self.decision.changes;
-        self.shard.bury_message(self.now, &burial, message, last_error, None, changes);
+        self.shard.dead_letter_message(
+            self.now,
+            &dead_lettering,
+            message,
+            last_error,
+            None,
+            changes,
+        );
         self.stop = Stop::More;
     }
 
@@ -501,7 +509,7 @@ impl<'a> Run<'a> {
             granted_at: self.now,
         };
         Delivery {
-            hold: Hold { group: group.id, lane, generation, offset, attempt: entry.attempt },
+            hold: LeaseId { group: group.id, lane, generation, offset, attempt: entry.attempt },
             token,
             topic: topic.name.clone(),
             group: group.name.clone(),

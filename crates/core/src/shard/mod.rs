@@ -24,9 +24,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::audit::Tip;
 use crate::change::{Change, Chore, Decision, Garbage, Lookup, Prefetch, Reads};
-use crate::command::{Command, Hold, Missing, Rejection, Reply, TopicName};
+use crate::command::{Command, LeaseId, Missing, Rejection, Reply, TopicName};
 use crate::id::{GroupId, Lane, MessageId, Offset, ShardId, Text, TopicId};
-use crate::limits::{EXPIRE_EVERY_MS, LAPSE_MAX};
+use crate::limits::{EXPIRE_EVERY_MS, LEASE_EXPIRY_MAX};
 use crate::pack::Damaged;
 use crate::read_view::{PageRun, PrefetchResult, ReadView, missing};
 use crate::refusal::Decided;
@@ -45,7 +45,7 @@ pub(crate) use work::Work;
 #[cfg(fuzzing)]
 pub(crate) use {
     rules::dedupe::DedupeRecord, rules::tombstone::Tombstone, verbs::commit::CommitRecord,
-    verbs::route::Pin,
+    verbs::route::RoutePin,
 };
 
 use context::Context;
@@ -172,9 +172,9 @@ impl Shard {
             Work::Command(command) => self.command_reads(command),
             Work::ExpireLease(_) => Vec::new(),
             Work::Chore(chore) => match *chore {
-                Chore::DropDead { source } => self.drop_dead_reads(source),
+                Chore::ExpireDeadLetters { source } => self.expire_dead_letters_reads(source),
                 Chore::Send { target } => self.send_reads(target),
-                Chore::Expire => self.expire_reads(),
+                Chore::ExpireRecords => self.expire_records_reads(),
                 Chore::Sweep(id) => self.sweep_reads(id),
                 Chore::Deadline { .. } | Chore::Retain { .. } | Chore::Idle(_) => Vec::new(),
             },
@@ -250,11 +250,11 @@ impl Shard {
         let context = Context { shard: self, now, rows: found };
         match work {
             Work::Command(command) => self.decide_command(&context, command),
-            Work::ExpireLease(hold) => context.lapse(hold),
+            Work::ExpireLease(hold) => context.expire_lease(hold),
             Work::Chore(chore) => match *chore {
-                Chore::DropDead { source } => context.drop_old(source),
+                Chore::ExpireDeadLetters { source } => context.expire_dead_letters(source),
                 Chore::Send { target } => context.send(target),
-                Chore::Expire => context.expire(),
+                Chore::ExpireRecords => context.expire_records(),
                 Chore::Sweep(id) => context.sweep_cursor(id),
                 Chore::Deadline { group, lane, offset } => {
                     context.pass_deadline(group, lane, offset)
@@ -315,12 +315,12 @@ impl Shard {
 
     /// Leases that have run out by `horizon`: the time up to which everything decided is durable, so
     /// that no lease runs out while its own commit waits.
-    pub(crate) fn lapsed(&self, horizon: Timestamp) -> impl Iterator<Item = Hold> + '_ {
+    pub(crate) fn expired_leases(&self, horizon: Timestamp) -> impl Iterator<Item = LeaseId> + '_ {
         let due = self.leases.iter().take_while(move |(end, ..)| *end <= horizon);
-        due.take(LAPSE_MAX).map(|&(_, group, lane, offset)| {
+        due.take(LEASE_EXPIRY_MAX).map(|&(_, group, lane, offset)| {
             let cursor = self.groups[&group].cursor(lane);
             let attempt = cursor.open.get(offset).map_or(0, |open| open.entry.attempt);
-            Hold { group, lane, generation: cursor.start.generation, offset, attempt }
+            LeaseId { group, lane, generation: cursor.start.generation, offset, attempt }
         })
     }
 
@@ -487,7 +487,7 @@ impl Shard {
         }
         let sources: Vec<TopicId> = self.topics.keys().copied().collect();
         sources.into_iter().for_each(|source| self.plan_drop(source, Timestamp(0)));
-        self.set_chore(Chore::Expire, Some(now.after(EXPIRE_EVERY_MS)));
+        self.set_chore(Chore::ExpireRecords, Some(now.after(EXPIRE_EVERY_MS)));
         self.recover_idle(now);
         self.recover_outbox(now);
     }

@@ -1,7 +1,7 @@
 //! What a shard decides: commands, and what it does by itself.
 
 use crate::change::Chore;
-use crate::command::{Command, Hold};
+use crate::command::{Command, LeaseId};
 
 /// Something to be decided.
 #[derive(Debug, Clone)]
@@ -9,7 +9,7 @@ pub(crate) enum Work {
     /// A client, an operator, another shard or the server wants it.
     Command(Command),
     /// The lease has expired.
-    ExpireLease(Hold),
+    ExpireLease(LeaseId),
     /// A chore that reads rows. Those that read none are [`super::chores::maintain::Upkeep`].
     Chore(Chore),
 }

@@ -16,7 +16,7 @@ use driftq_api::words::{
 use driftq_api::{Details, Error};
 use driftq_core::Rejection;
 use driftq_core::command::{Full, Missing, Part};
-use driftq_core::ownership::Unfit;
+use driftq_core::ownership::AdminError;
 
 use super::convert;
 use super::words::ToWire;
@@ -188,13 +188,13 @@ impl From<CallError> for ApiError {
     }
 }
 
-impl From<Unfit> for ApiError {
-    fn from(unfit: Unfit) -> ApiError {
+impl From<AdminError> for ApiError {
+    fn from(unfit: AdminError) -> ApiError {
         let message = unfit.to_string();
         match unfit {
-            Unfit::NoNode => ApiError::new(NotFound { kind: MissingKind::Node }, message),
-            Unfit::NoShard => ApiError::new(NotFound { kind: MissingKind::Shard }, message),
-            Unfit::LastNode | Unfit::TakesNone => {
+            AdminError::NoNode => ApiError::new(NotFound { kind: MissingKind::Node }, message),
+            AdminError::NoShard => ApiError::new(NotFound { kind: MissingKind::Shard }, message),
+            AdminError::LastNode | AdminError::TakesNone => {
                 ApiError::new(FailedPrecondition::default(), message)
             }
         }

@@ -13,7 +13,7 @@ use crate::budget::{Budget, ConsumerShare};
 use crate::clock::NodeClock;
 use crate::config::Limits;
 use crate::metrics::Metrics;
-use crate::node::{CallError, Node, Seat};
+use crate::node::{CallError, MembershipHandle, Node};
 
 /// The one namespace of a server without credentials of its own.
 pub(crate) const NAMESPACE: &str = "default";
@@ -56,7 +56,7 @@ pub struct Parts {
     /// The clock of this process.
     pub(crate) clock: NodeClock,
     /// Its place among other nodes, if there are any.
-    pub(crate) seat: Option<Seat>,
+    pub(crate) seat: Option<MembershipHandle>,
 }
 
 impl From<Parts> for App {

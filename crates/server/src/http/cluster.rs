@@ -8,7 +8,7 @@ use driftq_api::cluster::{DrainNode, MoveShard, Node, Nodes, Shard, Shards};
 use driftq_api::error::details::{FailedPrecondition, Unavailable};
 use driftq_api::words::{NodeState, Outcome, ShardState};
 use driftq_api::{Time, schema};
-use driftq_core::ownership::{ClusterView, NodeRow, Part, Shown, Unfit};
+use driftq_core::ownership::{AdminError, ClusterView, NodeRow, Part, Shown};
 use driftq_core::{NodeId, ShardId, Timestamp};
 use driftq_storage::EngineError;
 use driftq_storage::postgres::Far;
@@ -18,7 +18,7 @@ use super::app::App;
 use super::input::Input;
 use super::operation::{Missing, QueryForm, Unmet};
 use super::request::{Ask, Nothing, Param, field};
-use crate::node::Seat;
+use crate::node::MembershipHandle;
 
 /// How long the database may take to show them.
 const WAIT: Duration = Duration::from_secs(5);
@@ -31,13 +31,13 @@ struct Census {
     far: Vec<Far>,
 }
 
-fn seat(app: &App) -> Result<&Seat, ApiError> {
+fn seat(app: &App) -> Result<&MembershipHandle, ApiError> {
     let says = "there is only this node: several share a database with --engine postgres";
     app.seat.as_ref().ok_or_else(|| ApiError::new(FailedPrecondition::default(), says))
 }
 
 async fn census(app: &App) -> Result<Census, ApiError> {
-    let Seat { postgres, node, .. } = seat(app)?;
+    let MembershipHandle { postgres, node, .. } = seat(app)?;
     let (shown, far) =
         postgres.census(WAIT).await.map_err(|error| unanswered(&error, Outcome::None))?;
     Ok(Census { me: *node, view: shown.view(), shown, far })
@@ -55,7 +55,7 @@ fn id(node: NodeId) -> String {
 /// The node of a text. One that is none is no node.
 fn node_of(text: &str) -> Result<NodeId, ApiError> {
     let number = text.strip_prefix("n_").and_then(|hex| u64::from_str_radix(hex, 16).ok());
-    number.map(NodeId).filter(|node| id(*node) == text).ok_or_else(|| Unfit::NoNode.into())
+    number.map(NodeId).filter(|node| id(*node) == text).ok_or_else(|| AdminError::NoNode.into())
 }
 
 fn time(at: Timestamp) -> Time {
@@ -73,7 +73,7 @@ impl Census {
                 Some(Part::Takes) => NodeState::Taking,
                 Some(Part::Stops) => NodeState::Stopping,
                 Some(Part::Drained) => NodeState::Drained,
-                Some(Part::Beside(_)) => NodeState::Beside,
+                Some(Part::DuplicateAddress(_)) => NodeState::Beside,
                 None => NodeState::Gone,
             },
             shards: held as u32,
@@ -101,7 +101,7 @@ impl Census {
             since: far.and_then(|far| far.since).map(time),
             batch: far.map_or(0, |far| far.batch.0),
             // On a node that is gone it is put nowhere.
-            put: held.put.filter(|node| self.view.nodes.contains_key(node)).map(id),
+            put: held.pinned_to.filter(|node| self.view.nodes.contains_key(node)).map(id),
         })
     }
 }
@@ -167,7 +167,7 @@ async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>,
     let told = seat(app)?.postgres.drain(node, drained).await;
     told.map_err(|error| unanswered(&error, Outcome::Unknown))?;
     let after = census(app).await?;
-    let row = after.shown.nodes.get(&node).ok_or(Unfit::NoNode)?;
+    let row = after.shown.nodes.get(&node).ok_or(AdminError::NoNode)?;
     Ok(Json(after.node(node, row)))
 }
 
@@ -202,11 +202,11 @@ pub(crate) async fn put(
     input: Input<MoveShard>,
 ) -> Result<Json<Shard>, ApiError> {
     let before = census(&app).await?;
-    let shard = ShardId(shard.parse().map_err(|_| Unfit::NoShard)?);
+    let shard = ShardId(shard.parse().map_err(|_| AdminError::NoShard)?);
     let node = input.asked.node.as_deref().map(node_of).transpose()?;
     before.view.may_put(shard, node)?;
     let told = seat(&app)?.postgres.put(shard, node).await;
     told.map_err(|error| unanswered(&error, Outcome::Unknown))?;
     let after = census(&app).await?.shard(shard.0 as usize);
-    Ok(Json(after.ok_or(Unfit::NoShard)?))
+    Ok(Json(after.ok_or(AdminError::NoShard)?))
 }

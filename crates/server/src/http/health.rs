@@ -14,7 +14,7 @@ use super::clock;
 use super::input::Input;
 use super::request::Nothing;
 use crate::metrics::Now;
-use crate::node::Seat;
+use crate::node::MembershipHandle;
 
 /// Whether the process serves.
 #[utoipa::path(
@@ -44,7 +44,7 @@ pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusC
 /// Why a client should go elsewhere.
 fn reasons(app: &App) -> Vec<String> {
     let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
-    if let Some(silence) = app.seat.as_ref().and_then(Seat::silence) {
+    if let Some(silence) = app.seat.as_ref().and_then(MembershipHandle::silence) {
         reasons.push(format!("database: no answer for {} s", silence.as_secs()));
     }
     if *app.draining.borrow() && reasons.is_empty() {

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use driftq_api::number::{DelayMs, Integer, LeaseMs, PartitionNumber};
 use driftq_api::settle::{self as wire, Op, Settle, SettleMany, Settled, SettledMany};
 use driftq_api::words::SettledStatus;
-use driftq_core::command::{Beside, Call, Claim, Extend, Nack, NackKind};
+use driftq_core::command::{Call, Claim, ExpectedDelivery, Extend, Nack, NackKind};
 use driftq_core::{Command, Rejection, Reply, Timestamp};
 
 use super::api_error::ApiError;
@@ -182,14 +182,14 @@ fn claim(app: &App, asked: &Settle) -> Result<Claim, ApiError> {
             && offset.is_none()
             && owner.is_none();
         let text = |said: &Option<String>| said.as_deref().map(Into::into);
-        let beside = || Beside {
+        let expected = || ExpectedDelivery {
             topic: text(topic),
             group: text(group),
             partition: partition.map(PartitionNumber::get),
             offset: offset.map(Integer::get),
             owner: text(owner),
         };
-        return Ok(Claim::Token(token, (!is_alone).then(|| Box::new(beside()))));
+        return Ok(Claim::Token(token, (!is_alone).then(|| Box::new(expected()))));
     }
     let (Some(topic), Some(group), Some(partition), Some(offset), Some(owner)) =
         (topic, group, partition, offset, owner)

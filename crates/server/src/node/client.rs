@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use bytes::{Bytes, BytesMut};
-use driftq_core::command::{Hold, Join};
+use driftq_core::command::{Join, LeaseId};
 use driftq_core::node_codec::{open_answer, open_deliveries, pack_call};
 use driftq_core::{CallError, Command, CommandResult, Epoch, Reply, ShardId, Text};
 use futures_util::Stream;
@@ -174,7 +174,7 @@ impl Client {
         join: Join,
         deliver: Deliver,
         answer: Answer,
-        unseen: impl Fn(Hold) + Send + Sync + 'static,
+        unseen: impl Fn(LeaseId) + Send + Sync + 'static,
     ) {
         let client = self.clone();
         tokio::spawn(async move {

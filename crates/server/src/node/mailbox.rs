@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use driftq_core::change::Delivery;
-use driftq_core::command::{Hold, Join};
+use driftq_core::command::{Join, LeaseId};
 use driftq_core::{CallError, Command, CommandResult};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -30,7 +30,7 @@ pub(crate) enum Handed {
 
 impl Handed {
     /// What must go back if nobody sees it.
-    pub(crate) fn holds(&self) -> impl Iterator<Item = Hold> {
+    pub(crate) fn holds(&self) -> impl Iterator<Item = LeaseId> {
         let given = match self {
             Handed::Given(given) => given.as_slice(),
             Handed::Dismissed => &[],

@@ -9,10 +9,10 @@ mod awaited;
 mod client;
 mod frames;
 mod mailbox;
+mod membership_handle;
 mod orders;
 mod peers;
 mod routes;
-mod seat;
 mod shard_task;
 mod status;
 mod tries;
@@ -38,8 +38,8 @@ pub(crate) use client::{EPOCH, SECRET, SHARD, There};
 pub use driftq_core::CallError;
 pub(crate) use frames::{frame, frames, pack_lost};
 pub(crate) use mailbox::{Deliveries, Given, Handed};
+pub(crate) use membership_handle::{ClusterHandle, MembershipHandle};
 pub(crate) use routes::Routes;
-pub(crate) use seat::{Among, Seat};
 pub use status::Status;
 
 use crate::budget::Budget;
@@ -105,10 +105,10 @@ impl Node {
         metrics: &Arc<Metrics>,
         time: &NodeClock,
         budget: &Budget,
-        among: Option<Among>,
+        among: Option<ClusterHandle>,
     ) -> (Node, ShardTasks) {
         let awaited = Awaited::default();
-        let (seat, routes) = among.map(|Among { seat, routes }| (seat, routes)).unzip();
+        let (seat, routes) = among.map(|ClusterHandle { seat, routes }| (seat, routes)).unzip();
         let (order, status) = match seat {
             Some(_) => (Order::Drop, Status::Elsewhere),
             None => (Order::Always, Status::Starting),
@@ -367,8 +367,8 @@ impl Node {
     /// How the shards are that are served here: as the first that does not serve, if there is one.
     pub fn status(&self) -> Status {
         let routes = self.peers.routes().map(|routes| routes.borrow().clone());
-        if routes.as_ref().is_some_and(Routes::is_beside) {
-            return Status::Beside;
+        if routes.as_ref().is_some_and(Routes::has_duplicate_address) {
+            return Status::DuplicateAddress;
         }
         // What was lost here may be served there by now.
         let is_there = |shard: u32| {
@@ -389,7 +389,7 @@ impl Node {
         served.map(|((shard, _), numbers)| numbers.of(shard)).collect()
     }
 
-    /// Waits until every shard serves, or one will not. Among others it may be somewhere else, and is not
+    /// Waits until every shard serves, or one will not. ClusterHandle others it may be somewhere else, and is not
     /// waited for long: they may be in trouble.
     pub async fn until_decided(&self) -> Status {
         if let Some(mut routes) = self.peers.routes() {

@@ -1,6 +1,6 @@
 //! Where each shard is served, as far as this node knows.
 
-use driftq_core::ownership::{ClusterView, Held, Ownerships, Part};
+use driftq_core::ownership::{ClusterView, Ownerships, Part, ShardOwner};
 use driftq_core::{Epoch, NodeId, ShardId, Text, Timestamp, TokenVersion};
 
 /// Where each shard is served.
@@ -8,7 +8,7 @@ use driftq_core::{Epoch, NodeId, ShardId, Text, Timestamp, TokenVersion};
 pub(crate) struct Routes {
     shards: Vec<Option<Route>>,
     /// Another node has the address of this one.
-    is_beside: bool,
+    has_duplicate_address: bool,
     /// The version of tokens that this node mints.
     pub(crate) token_version: TokenVersion,
 }
@@ -36,14 +36,14 @@ impl Routes {
             }
             Some(Route::There { address: machine.address(node)?.clone(), epoch })
         };
-        let is_beside = matches!(machine.part(), Some(Part::Beside(_)));
+        let has_duplicate_address = matches!(machine.part(), Some(Part::DuplicateAddress(_)));
         let shards = (0..shards as u32).map(|shard| route(ShardId(shard))).collect();
-        Routes { shards, is_beside, token_version: machine.token_version(now) }
+        Routes { shards, has_duplicate_address, token_version: machine.token_version(now) }
     }
 
     /// As one sees them who serves none.
     pub(crate) fn seen(view: &ClusterView) -> Routes {
-        let route = |held: &Held| {
+        let route = |held: &ShardOwner| {
             let address = view.nodes.get(&held.node?)?.address.clone();
             Some(Route::There { address, epoch: held.epoch })
         };
@@ -57,8 +57,8 @@ impl Routes {
     }
 
     /// Whether another node has the address of this one, which takes no shards then.
-    pub(crate) fn is_beside(&self) -> bool {
-        self.is_beside
+    pub(crate) fn has_duplicate_address(&self) -> bool {
+        self.has_duplicate_address
     }
 
     /// Whether it knows where every shard is served.

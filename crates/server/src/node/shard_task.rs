@@ -31,9 +31,9 @@ use crate::shard_stats::ShardStats;
 
 use super::awaited::Awaited;
 use super::mailbox::{Answer, CALLS_MAX, Deliver, Given, Handed, Inbox, Mail, Mailbox};
+use super::membership_handle::MembershipHandle;
 use super::orders::{Order, Orders, Serve};
 use super::peers::Peers;
-use super::seat::Seat;
 use super::status::Status;
 
 /// The wait before a shard that was lost is claimed again.
@@ -59,7 +59,7 @@ pub(super) struct ShardTask {
     /// The way to every shard.
     pub(super) peers: Peers,
     /// The others, if there are any.
-    pub(super) seat: Option<Seat>,
+    pub(super) seat: Option<MembershipHandle>,
     /// Under which epoch a copy is served.
     pub(super) claimed: Option<Epoch>,
 }

@@ -10,7 +10,7 @@ pub enum Status {
     /// Another node serves it, or will.
     Elsewhere,
     /// Another node has the address of this one, which takes no shards.
-    Beside,
+    DuplicateAddress,
     /// It was to be served here and is not; it is claimed again.
     Lost(String),
     /// It does not answer, and says why.
@@ -37,7 +37,7 @@ impl Status {
                 Some(says.to_owned())
             }
             Status::Serving | Status::Elsewhere => None,
-            Status::Beside => {
+            Status::DuplicateAddress => {
                 Some("shards: another node is at this address: set cluster.advertise".to_owned())
             }
             Status::Lost(why) => Some(format!("shards: {why}; claimed again")),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use driftq_core::ownership::{Held, NodeRow, RULES, Shown};
+use driftq_core::ownership::{NodeRow, RULES, ShardOwner, Shown};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
 use super::Terms;
@@ -11,7 +11,7 @@ use super::Terms;
 #[derive(Debug)]
 pub(crate) struct Database {
     nodes: BTreeMap<NodeId, NodeRow>,
-    shards: Vec<Held>,
+    shards: Vec<ShardOwner>,
     lease_ms: u64,
     /// How much its clock is ahead of the true one.
     pub(crate) ahead_ms: u64,
@@ -24,7 +24,7 @@ impl Database {
     pub(crate) fn new(terms: &Terms) -> Database {
         Database {
             nodes: BTreeMap::new(),
-            shards: vec![Held::default(); terms.shards as usize],
+            shards: vec![ShardOwner::default(); terms.shards as usize],
             lease_ms: terms.lease_ms,
             ahead_ms: 0,
             claim_ms: terms.claim_ms,
@@ -63,7 +63,7 @@ impl Database {
 
     /// A person puts a shard on a node.
     pub(crate) fn put(&mut self, shard: ShardId, node: Option<NodeId>) {
-        self.shards[shard.0 as usize].put = node;
+        self.shards[shard.0 as usize].pinned_to = node;
     }
 
     /// The new epoch; none if the shard is not at the old one any more.
@@ -72,14 +72,14 @@ impl Database {
         if held.epoch != epoch {
             return None;
         }
-        *held = Held { epoch: Epoch(epoch.0 + 1), node: Some(node), ..*held };
+        *held = ShardOwner { epoch: Epoch(epoch.0 + 1), node: Some(node), ..*held };
         Some(held.epoch)
     }
 
     /// A claim was done elsewhere.
     pub(crate) fn hold(&mut self, node: NodeId, shard: ShardId, epoch: Epoch) {
         let held = &mut self.shards[shard.0 as usize];
-        *held = Held { epoch, node: Some(node), ..*held };
+        *held = ShardOwner { epoch, node: Some(node), ..*held };
     }
 
     /// When a claim and the recovery after it will be done.
@@ -100,7 +100,7 @@ impl Database {
         self.nodes.remove(&node);
     }
 
-    pub(crate) fn held(&self, shard: ShardId) -> Held {
+    pub(crate) fn held(&self, shard: ShardId) -> ShardOwner {
         self.shards[shard.0 as usize]
     }
 

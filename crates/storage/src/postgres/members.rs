@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use driftq_core::ownership::{Held, NodeRow, RULES, Shown};
+use driftq_core::ownership::{NodeRow, RULES, ShardOwner, Shown};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
 use super::error::Failed;
@@ -162,10 +162,10 @@ pub(super) fn shown(rows: Vec<tokio_postgres::Row>) -> Result<Shown, Failed> {
             (Some(shard), holder) => {
                 let place = usize::try_from(shard).unwrap_or_default();
                 if shown.shards.len() <= place {
-                    shown.shards.resize(place + 1, Held::default());
+                    shown.shards.resize(place + 1, ShardOwner::default());
                 }
                 let epoch = Epoch(number(1)?);
-                shown.shards[place] = Held { epoch, node: holder, put: node(3)? };
+                shown.shards[place] = ShardOwner { epoch, node: holder, pinned_to: node(3)? };
             }
             (None, Some(node)) => {
                 let seen = NodeRow {

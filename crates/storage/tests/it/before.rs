@@ -50,7 +50,7 @@ async fn nodes_of_both_versions_see_each_other() {
     let view = shown.view();
     assert_eq!(view.nodes[&NodeId(1)].part, Part::Takes);
     // What the other does not know has no effect.
-    assert_eq!((shown.shards[0].put, view.shards[0].put), (Some(NodeId(2)), None));
+    assert_eq!((shown.shards[0].pinned_to, view.shards[0].pinned_to), (Some(NodeId(2)), None));
     assert_eq!(renew(true).await, ["http://localhost:1"]);
     let shown = new.renew(&member, false, LEASE_MS, WAIT).await.expect("it renews");
     assert_eq!(shown.view().nodes[&NodeId(1)].part, Part::Stops);

@@ -53,9 +53,9 @@ impl Shard {
                 (decision.changes, decision.volatile) = (changes, vec![note]);
             }
             Upkeep::Chore(
-                Chore::DropDead { .. }
+                Chore::ExpireDeadLetters { .. }
                 | Chore::Send { .. }
-                | Chore::Expire
+                | Chore::ExpireRecords
                 | Chore::Sweep(_)
                 | Chore::Deadline { .. },
             ) => {}

@@ -2,9 +2,9 @@
 
 use crate::change::{Change, Decision, Entry};
 use crate::command::{
-    Began, Begin, BeginDecision, BeginOf, Claim, Hold, Missing, Rejection, Reply, Request,
+    Began, Begin, BeginDecision, BeginOf, Claim, LeaseId, Missing, Rejection, Reply, Request,
 };
-use crate::effect::{EffectName, EffectRow, EffectState, Outcome, Scope, Under};
+use crate::effect::{DeliveryRef, EffectName, EffectRow, EffectState, Outcome, Scope};
 use crate::id::{MessageId, Text};
 use crate::limits::{EFFECTS_MAX, NONCE_CHARS_MAX, PARKED_RETRY_MS, REQUEST_HASH_CHARS_MAX};
 use crate::message::{DeathReason, Message};
@@ -12,7 +12,7 @@ use crate::pack::effect_hash;
 use crate::refusal::{Decided, Refusal};
 use crate::settings::{EFFECT_TTL_MS, OnDoubt, YEAR_MS};
 use crate::shard::context::Context;
-use crate::shard::state::held::{Held, open};
+use crate::shard::state::open_delivery::{OpenDelivery, open};
 use crate::time::Timestamp;
 use crate::token::EffectToken;
 use crate::validate::{check_key, check_lease, check_owner};
@@ -39,7 +39,7 @@ struct Asked<'a> {
 /// Where the lease comes from.
 enum Place<'a> {
     /// From the delivery.
-    Under(Held<'a>, Under),
+    Delivery(OpenDelivery<'a>, DeliveryRef),
     /// Its own. `again`: never a new effect.
     Alone { lease_ms: u64, again: bool },
 }
@@ -69,7 +69,7 @@ impl Context<'_> {
                     Ok(self.began(BeginDecision::Retryable, row, Vec::new()))
                 }
                 // The queue, or the caller, has already decided to try again.
-                (Place::Alone { .. }, true) | (Place::Under(..), _) => {
+                (Place::Alone { .. }, true) | (Place::Delivery(..), _) => {
                     self.grant(begin, &asked, fence, Some(row))
                 }
             },
@@ -125,20 +125,20 @@ impl Context<'_> {
                         Some(owner) => owner.clone(),
                         None => self.owners.name(held.entry.owner),
                     },
-                    place: Place::Under(held, Under { hold, message: id }),
+                    place: Place::Delivery(held, DeliveryRef { hold, message: id }),
                 })
             }
         }
     }
 
-    pub(crate) fn id_of(&self, held: &Held<'_>, message: &Message) -> MessageId {
+    pub(crate) fn id_of(&self, held: &OpenDelivery<'_>, message: &Message) -> MessageId {
         self.message_id_of(held).under(message.restore)
     }
 
     /// The name of an effect under a delivery: the message's own if no key is given.
     pub(super) fn delivery_effect(
         &self,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         message: &Message,
         key: Option<&Text>,
     ) -> Result<EffectName, Rejection> {
@@ -166,7 +166,7 @@ impl Context<'_> {
     /// Whoever lost the answer to its begin gets it again; everybody else waits.
     fn in_progress(&self, begin: &Begin, asked: &Asked<'_>, row: EffectRow) -> Decided {
         let hold = match &asked.place {
-            Place::Under(_, under) => Some(under.hold),
+            Place::Delivery(_, under) => Some(under.hold),
             Place::Alone { .. } => None,
         };
         let is_holder = begin.nonce.is_some()
@@ -188,7 +188,7 @@ impl Context<'_> {
     fn replay(&self, asked: &Asked<'_>, row: EffectRow) -> Decided {
         let mut changes = Vec::new();
         let mut row = row;
-        if let Place::Under(held, under) = &asked.place
+        if let Place::Delivery(held, under) = &asked.place
             && !self.holds(held, effect_hash(&row.name))?
         {
             self.hold_effect(held, &row.name, 0, &mut changes)?;
@@ -212,7 +212,7 @@ impl Context<'_> {
         let is_known = before.as_ref().is_some_and(|row| row.state.is_known());
         let renew = before.as_ref().is_some_and(|row| row.renew);
         let (under, lease_ms) = match &asked.place {
-            Place::Under(held, under) => {
+            Place::Delivery(held, under) => {
                 let was_here = before
                     .as_ref()
                     .and_then(|row| row.under)
@@ -293,7 +293,7 @@ impl Context<'_> {
     /// Ties an effect to the open entry it is begun under.
     fn hold_effect(
         &self,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         name: &EffectName,
         unfinished: u8,
         changes: &mut Vec<Change>,
@@ -301,13 +301,19 @@ impl Context<'_> {
         if held.entry.begun >= EFFECTS_MAX {
             return Err(Rejection::invalid("key", "a message has at most 32 effects in a group"));
         }
-        let Hold { lane, generation, offset, .. } = hold_of(held);
-        changes.push(Change::Held { generation, lane, offset, hash: effect_hash(name) });
+        let LeaseId { lane, generation, offset, .. } = hold_of(held);
+        changes.push(Change::EffectLink { generation, lane, offset, hash: effect_hash(name) });
         self.count_effect(held, 1, unfinished, changes);
         Ok(())
     }
 
-    fn count_effect(&self, held: &Held<'_>, begun: u8, unfinished: u8, changes: &mut Vec<Change>) {
+    fn count_effect(
+        &self,
+        held: &OpenDelivery<'_>,
+        begun: u8,
+        unfinished: u8,
+        changes: &mut Vec<Change>,
+    ) {
         let before = held.entry;
         let begun = before.begun + begun;
         // One that went on to another message and came back is counted already.
@@ -327,8 +333,8 @@ fn granted_as(row: &EffectRow) -> BeginDecision {
     }
 }
 
-pub(super) fn hold_of(held: &Held<'_>) -> Hold {
-    Hold {
+pub(super) fn hold_of(held: &OpenDelivery<'_>) -> LeaseId {
+    LeaseId {
         group: held.group.row.id,
         lane: held.lane,
         generation: held.group.cursor(held.lane).start.generation,

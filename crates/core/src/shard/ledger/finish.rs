@@ -7,7 +7,7 @@ use crate::id::cut;
 use crate::limits::{REASON_BYTES_MAX, RESULT_BYTES_MAX};
 use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
-use crate::shard::state::held::open;
+use crate::shard::state::open_delivery::open;
 use crate::time::Timestamp;
 use crate::token::EffectToken;
 use crate::validate::check_lease;

@@ -14,17 +14,17 @@
 //! It does not know what an effect does, and never calls a provider.
 
 mod begin;
+mod delivery_effects;
 mod finish;
 mod holders;
 mod list;
-mod own;
+mod message_result;
 mod resolve;
-mod says;
-mod under;
+mod summary;
 
+pub(super) use delivery_effects::Effects;
 pub(super) use finish::{check as check_finish, conclude, is_of};
-pub(super) use says::of_effect;
-pub(super) use under::Effects;
+pub(super) use summary::of_effect;
 
 use data_encoding::BASE32_NOPAD;
 

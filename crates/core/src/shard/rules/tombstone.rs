@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 use crate::row::{Key, RecordKind};
 use crate::settings::Settings;
 use crate::shard::context::Context;
-use crate::shard::state::held::Held;
+use crate::shard::state::open_delivery::OpenDelivery;
 use crate::shard::{Group, Shard};
 use crate::time::Timestamp;
 
@@ -71,19 +71,28 @@ fn is_plain(now: Timestamp, entry: &Entry, settings: &Settings) -> bool {
 
 impl Context<'_> {
     /// Stores that the delivery is settled, so that a late ack succeeds for the last attempt only.
-    pub(crate) fn remember_ack(&self, held: &Held<'_>, changes: &mut Vec<Change>) {
-        let Held { topic, group, lane, offset, entry } = *held;
+    pub(crate) fn remember_ack(&self, held: &OpenDelivery<'_>, changes: &mut Vec<Change>) {
+        let OpenDelivery { topic, group, lane, offset, entry } = *held;
         let settings = &topic.settings;
         if !is_plain(self.now, entry, settings) {
             let ended = Ended::Acked;
-            self.bury_under(self.now, settings, group, lane, offset, entry.attempt, ended, changes);
+            self.put_tombstone(
+                self.now,
+                settings,
+                group,
+                lane,
+                offset,
+                entry.attempt,
+                ended,
+                changes,
+            );
         }
     }
 }
 
 impl Shard {
     #[expect(clippy::too_many_arguments, reason = "a tombstone is all of these")]
-    pub(crate) fn bury_under(
+    pub(crate) fn put_tombstone(
         &self,
         now: Timestamp,
         settings: &Settings,

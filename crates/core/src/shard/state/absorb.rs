@@ -107,7 +107,7 @@ impl Shard {
             }
             // Rows that are looked up when they are needed, not kept.
             Change::Effect(_)
-            | Change::Held { .. }
+            | Change::EffectLink { .. }
             | Change::HeldGone { .. }
             | Change::Outbox { .. }
             | Change::OutboxGone { .. }

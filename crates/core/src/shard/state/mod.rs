@@ -2,9 +2,9 @@
 
 pub(super) mod absorb;
 pub(super) mod cache;
-pub(super) mod held;
 pub(super) mod image;
 pub(super) mod open;
+pub(super) mod open_delivery;
 pub(super) mod violation;
 pub(super) mod volatile;
 

@@ -289,7 +289,7 @@ impl Shard {
             return;
         };
         let at = topic.settings.dlq_retention_ms.map(|ms| since.after(ms));
-        let chore = Chore::DropDead { source };
+        let chore = Chore::ExpireDeadLetters { source };
         let planned = self.volatile.chores.get(&chore).copied();
         self.set_chore(chore, [planned, at].into_iter().flatten().min().filter(|_| at.is_some()));
     }

@@ -23,11 +23,11 @@ use crate::shard::Shard;
 use crate::shard::context::Context;
 use crate::shard::ledger::{self, Effects};
 use crate::shard::rules::dedupe::content;
-use crate::shard::state::held::Held;
+use crate::shard::state::open_delivery::OpenDelivery;
 use crate::shard::verbs::pointer::{check_pointers, pointer_reads};
-use crate::shard::verbs::produce::Beside;
+use crate::shard::verbs::produce::ProduceBatch;
 use crate::shard::verbs::produce::Stored;
-use crate::shard::verbs::settle::{Standing, over};
+use crate::shard::verbs::settle::{Standing, stale_lease};
 use crate::time::Timestamp;
 use crate::token::LeaseToken;
 
@@ -115,9 +115,9 @@ impl Context<'_> {
         }
         if is_late && commit.ending != Ending::Ack {
             // Its retry is on its way: only an outcome can still overtake it.
-            return Err(over(Stale::Waiting, &claim).into());
+            return Err(stale_lease(Stale::Waiting, &claim).into());
         }
-        let mut effects = self.effects_under(&held)?;
+        let mut effects = self.effects_of_delivery(&held)?;
         let concluded = conclude(self.now, commit, &mut effects, self.config.restore)?;
         let message = if has_message(commit) {
             Some(self.message_at(held.topic.row.id, held.lane, held.offset)?)
@@ -136,12 +136,12 @@ impl Context<'_> {
             }
         }
         if let (Some(result), Some(message)) = (&commit.result, &message) {
-            let own = self.own_result(&held, message, result, &mut effects)?;
-            own.into_iter().for_each(|own| self.put_own(own, &mut decision.changes));
+            let own = self.message_result(&held, message, result, &mut effects)?;
+            own.into_iter().for_each(|own| self.put_message_result(own, &mut decision.changes));
         }
         let unfinished = effects.rows.iter().filter(|row| !row.state.is_known()).count();
         let entry = Entry { unfinished: unfinished as u8, ..*held.entry };
-        let held = Held { entry: &entry, ..held };
+        let held = OpenDelivery { entry: &entry, ..held };
         let nack = match &commit.ending {
             Ending::Ack => None,
             Ending::Nack { reason, delay_ms } => {
@@ -185,7 +185,7 @@ impl Context<'_> {
     fn commit_record(
         &self,
         commit: &Commit,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         produced: Vec<CommitReceipt>,
     ) -> Record {
         let ttl_ms = held.topic.settings.dedupe_ttl_ms;
@@ -203,13 +203,18 @@ impl Context<'_> {
 
     /// The messages of a commit, which follow `message`; without one there are none. Reads of all of them are
     /// asked for together.
-    fn produced(&self, commit: &Commit, held: &Held<'_>, message: Option<&Message>) -> Decided {
+    fn produced(
+        &self,
+        commit: &Commit,
+        held: &OpenDelivery<'_>,
+        message: Option<&Message>,
+    ) -> Decided {
         let Some(message) = message else {
             let reply = Reply::Committed { produced: Vec::new(), repeated: false };
             return Ok(Decision::reply(reply));
         };
         let mut decision = Decision::reply(Reply::Done);
-        let mut beside = Beside::default();
+        let mut batch = ProduceBatch::default();
         let sender = Sender {
             topic: held.topic.row.id,
             group: Some(held.group.row.id),
@@ -223,15 +228,15 @@ impl Context<'_> {
             let stored = match self.elsewhere(&produce) {
                 Err(why) => return Err(refused(why.into())),
                 Ok(Some(target)) => Ok(Stored::Elsewhere(target, Box::new(produce))),
-                Ok(None) => self.store(&produce, Some(&mut beside), &mut decision),
+                Ok(None) => self.store(&produce, Some(&mut batch), &mut decision),
             };
             let receipt = match stored {
                 Ok(Stored::Here(receipt)) => Some(receipt),
                 Ok(Stored::Elsewhere(target, onward)) => {
-                    let room = self.check_outbox(target, &beside);
+                    let room = self.check_outbox(target, &batch);
                     room.map_err(|why| refused(why.into()))?;
                     let changes = &mut decision.changes;
-                    self.queue(target, &onward, sender.clone(), &mut beside, changes);
+                    self.queue(target, &onward, sender.clone(), &mut batch, changes);
                     None
                 }
                 Err(Refusal::Needs(more)) => {

@@ -1,6 +1,6 @@
-//! Why a message or a group is where it is. What is said about it is in [`says`](crate::shard::verbs::says).
+//! Why a message or a group is where it is. What is said about it is in [`says`](crate::shard::verbs::summary).
 //!
-//! Known are the present and the last error. How a message ended in a group is known as long as its
+//! MessageState are the present and the last error. How a message ended in a group is known as long as its
 //! tombstone is; a plain ack of the first attempt has none.
 
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::row::Key;
 use crate::shard::context::Context;
 use crate::shard::ledger;
 use crate::shard::rules::tombstone::{self, Ended};
-use crate::shard::state::held::Held;
-use crate::shard::verbs::says::{self, Known};
+use crate::shard::state::open_delivery::OpenDelivery;
+use crate::shard::verbs::summary::{self, MessageState};
 use crate::shard::{Group, Shard, Topic};
 use crate::view::Blocked;
 
@@ -56,7 +56,7 @@ impl Context<'_> {
             (Explain::Group(name), _) => {
                 let (_, group) = self.group_named(name)?;
                 let view = Box::new(self.show_group(self.now, group));
-                Explained::Group { says: says::of_group(self.now, &view), view }
+                Explained::Group { says: summary::of_group(self.now, &view), view }
             }
             (Explain::Message { .. }, Some(subject)) => {
                 Explained::Message(self.explain_message(&subject, None)?)
@@ -167,8 +167,8 @@ impl Context<'_> {
         let policy = policy.unwrap_or(topic.settings.retry_policy);
         // There is no dead letter of a dead letter.
         let max_attempts = if topic.is_dlq() { -1 } else { policy.max_attempts };
-        let entry = if let Known::Open(entry) = known { Some(entry) } else { None };
-        let last_error = if let Known::Dead { row: Some(row), .. } = &known {
+        let entry = if let MessageState::Open(entry) = known { Some(entry) } else { None };
+        let last_error = if let MessageState::Dead { row: Some(row), .. } = &known {
             // As it is listed: the whole of it is with the dead letter.
             row.error.clone()
         } else {
@@ -177,8 +177,8 @@ impl Context<'_> {
         let last_owner = entry.map_or_else(no_text, |entry| self.owners.name(entry.owner));
         let effects = match entry {
             Some(entry) => {
-                let held = Held { topic, group, lane, offset, entry };
-                self.effects_under(&held)?.all()
+                let held = OpenDelivery { topic, group, lane, offset, entry };
+                self.effects_of_delivery(&held)?.all()
             }
             None => Vec::new(),
         };
@@ -186,7 +186,7 @@ impl Context<'_> {
         let blocked = self.blocked(self.now, topic, group, lane);
         let blocked = blocked.filter(|why| is_blocked_by(&known, *why));
         let (state, attempts) = in_a_word(&known);
-        let told = says::Told {
+        let told = summary::MessageSummary {
             now: self.now,
             group,
             known: &known,
@@ -216,32 +216,36 @@ impl Context<'_> {
         subject: &Subject<'_>,
         group: &'a Group,
         message: Option<&Arc<Message>>,
-    ) -> Result<Known<'a>, Refusal> {
+    ) -> Result<MessageState<'a>, Refusal> {
         let Subject { topic, lane, offset } = *subject;
         let cursor = group.cursor(lane);
         if let Some(open) = cursor.open.get(offset) {
-            return Ok(Known::Open(&open.entry));
+            return Ok(MessageState::Open(&open.entry));
         }
         let for_group = message.and_then(|message| message.for_group.clone());
         if let Some(meant) = for_group.filter(|meant| *meant != group.row.name) {
-            return Ok(Known::NotMeant(meant));
+            return Ok(MessageState::NotMeant(meant));
         }
         if offset >= cursor.next {
-            return Ok(Known::Fresh { before: offset - cursor.next });
+            return Ok(MessageState::Fresh { before: offset - cursor.next });
         }
         if offset < cursor.start.offset {
-            return Ok(if message.is_some() { Known::Earlier } else { Known::Trimmed });
+            return Ok(if message.is_some() {
+                MessageState::Earlier
+            } else {
+                MessageState::Trimmed
+            });
         }
         match tombstone::find(self.now, group, lane, offset, self.rows)? {
             Some(stone) => match stone.ended {
                 Ended::Dead { seq, .. } => {
                     let row = self.dead_letter_row(topic.dlq, seq)?;
-                    Ok(Known::Dead { attempts: stone.attempt, row })
+                    Ok(MessageState::Dead { attempts: stone.attempt, row })
                 }
-                Ended::Acked => Ok(Known::Done(Some(stone.attempt))),
+                Ended::Acked => Ok(MessageState::Done(Some(stone.attempt))),
             },
-            None if message.is_none() => Ok(Known::Trimmed),
-            None => Ok(Known::Done(None)),
+            None if message.is_none() => Ok(MessageState::Trimmed),
+            None => Ok(MessageState::Done(None)),
         }
     }
 
@@ -255,39 +259,43 @@ impl Context<'_> {
         Ok(row.map(pack::dead_row).transpose()?.map(Box::new))
     }
 
-    fn dead_letter_of(&self, topic: &Topic, known: &Known<'_>) -> Option<crate::id::MessageId> {
-        let Known::Dead { row: Some(row), .. } = known else { return None };
+    fn dead_letter_of(
+        &self,
+        topic: &Topic,
+        known: &MessageState<'_>,
+    ) -> Option<crate::id::MessageId> {
+        let MessageState::Dead { row: Some(row), .. } = known else { return None };
         Some(self.message_id(topic.dlq?, row.lane, row.offset).under(row.restore))
     }
 }
 
 /// A fresh message is held back by whatever stops its lane, a retry only by what stops every delivery.
-fn is_blocked_by(known: &Known<'_>, why: Blocked) -> bool {
+fn is_blocked_by(known: &MessageState<'_>, why: Blocked) -> bool {
     let stops_retries = match why {
         Blocked::Paused | Blocked::NoConsumers | Blocked::NoCredit | Blocked::InFlightLimit => true,
         Blocked::MaxOpen | Blocked::OpenLimit | Blocked::NothingNew | Blocked::Loading => false,
         Blocked::Quarantined => true,
     };
     match known {
-        Known::Fresh { .. } => true,
-        Known::Open(entry) => !entry.is_leased() && stops_retries,
-        Known::NotMeant(_)
-        | Known::Earlier
-        | Known::Done(_)
-        | Known::Dead { .. }
-        | Known::Trimmed => false,
+        MessageState::Fresh { .. } => true,
+        MessageState::Open(entry) => !entry.is_leased() && stops_retries,
+        MessageState::NotMeant(_)
+        | MessageState::Earlier
+        | MessageState::Done(_)
+        | MessageState::Dead { .. }
+        | MessageState::Trimmed => false,
     }
 }
 
 /// The state, and the attempts that counted.
-fn in_a_word(known: &Known<'_>) -> (ExplainState, u32) {
+fn in_a_word(known: &MessageState<'_>) -> (ExplainState, u32) {
     match known {
-        Known::Fresh { .. } => (ExplainState::Ready, 0),
-        Known::Open(entry) if entry.is_leased() => (ExplainState::Leased, entry.spent),
-        Known::Open(entry) => (ExplainState::Waiting, entry.spent),
-        Known::NotMeant(_) | Known::Earlier => (ExplainState::Settled, 0),
-        Known::Done(attempts) => (ExplainState::Settled, attempts.unwrap_or(0)),
-        Known::Dead { attempts, .. } => (ExplainState::Dead, *attempts),
-        Known::Trimmed => (ExplainState::Trimmed, 0),
+        MessageState::Fresh { .. } => (ExplainState::Ready, 0),
+        MessageState::Open(entry) if entry.is_leased() => (ExplainState::Leased, entry.spent),
+        MessageState::Open(entry) => (ExplainState::Waiting, entry.spent),
+        MessageState::NotMeant(_) | MessageState::Earlier => (ExplainState::Settled, 0),
+        MessageState::Done(attempts) => (ExplainState::Settled, attempts.unwrap_or(0)),
+        MessageState::Dead { attempts, .. } => (ExplainState::Dead, *attempts),
+        MessageState::Trimmed => (ExplainState::Trimmed, 0),
     }
 }

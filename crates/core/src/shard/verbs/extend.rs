@@ -4,7 +4,7 @@ use crate::change::{Decision, Entry};
 use crate::command::{Extend, Reply};
 use crate::refusal::Decided;
 use crate::shard::context::Context;
-use crate::shard::state::held::{Held, open};
+use crate::shard::state::open_delivery::{OpenDelivery, open};
 use crate::validate::check_lease;
 
 impl Context<'_> {
@@ -18,7 +18,7 @@ impl Context<'_> {
     }
 
     /// The end of a lease, moved.
-    pub(crate) fn renew_lease(&self, held: &Held<'_>, lease_ms: Option<u64>) -> Decision {
+    pub(crate) fn renew_lease(&self, held: &OpenDelivery<'_>, lease_ms: Option<u64>) -> Decision {
         let lease_ms = lease_ms.unwrap_or(u64::from(held.entry.lease_ms));
         let entry = Entry { at: self.now.after(lease_ms), ..*held.entry };
         // As it will be: a lease may be made shorter than the grace after a recovery.

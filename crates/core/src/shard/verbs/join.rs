@@ -8,7 +8,7 @@ use crate::refusal::Decided;
 use crate::settings::Groups;
 use crate::shard::context::Context;
 use crate::shard::done;
-use crate::shard::verbs::group::{earliest, latest};
+use crate::shard::verbs::create_group::{earliest, latest};
 use crate::validate::{check_lease, check_owner};
 
 impl Context<'_> {

@@ -2,14 +2,15 @@
 
 pub(super) mod audit;
 pub(super) mod commit;
-pub(super) mod dead;
+pub(super) mod create_group;
+pub(super) mod create_topic;
 pub(super) mod delete;
 pub(super) mod explain;
 pub(super) mod extend;
-pub(super) mod group;
 pub(super) mod join;
+pub(super) mod list_dead_letters;
 pub(super) mod outbox;
-pub(super) mod patch;
+pub(super) mod patch_topic;
 pub(super) mod pause;
 pub(super) mod peek;
 pub(super) mod pointer;
@@ -19,8 +20,7 @@ pub(super) mod redrive;
 pub(super) mod reopen;
 pub(super) mod repair;
 pub(super) mod route;
-pub(super) mod says;
 pub(super) mod seek;
 pub(super) mod settle;
-pub(super) mod topic;
+pub(super) mod summary;
 pub(super) mod view;

@@ -19,9 +19,9 @@ use crate::placement::is_dead_letters;
 use crate::refusal::{Decided, Refusal};
 use crate::row::MarkKind;
 use crate::shard::context::Context;
-use crate::shard::rules::bury::Letter;
+use crate::shard::rules::dead_letter::Letter;
 use crate::shard::verbs::produce::Stored;
-use crate::shard::verbs::produce::{Beside, message};
+use crate::shard::verbs::produce::{ProduceBatch, message};
 use crate::shard::{Shard, done};
 use crate::time::Timestamp;
 
@@ -62,8 +62,12 @@ impl Context<'_> {
     }
 
     /// More than this is not put on its way to one shard.
-    pub(crate) fn check_outbox(&self, target: ShardId, beside: &Beside) -> Result<(), Rejection> {
-        let next = self.mark(MarkKind::OutboxNext, target) + beside.queued(target);
+    pub(crate) fn check_outbox(
+        &self,
+        target: ShardId,
+        batch: &ProduceBatch,
+    ) -> Result<(), Rejection> {
+        let next = self.mark(MarkKind::OutboxNext, target) + batch.queued(target);
         if next - self.mark(MarkKind::OutboxDone, target) < OUTBOX_WAITING_MAX {
             Ok(())
         } else {
@@ -77,11 +81,11 @@ impl Context<'_> {
         target: ShardId,
         produce: &Produce,
         sender: Sender,
-        beside: &mut Beside,
+        batch: &mut ProduceBatch,
         changes: &mut Vec<Change>,
     ) {
-        let seq = self.mark(MarkKind::OutboxNext, target) + beside.queued(target);
-        *beside.queued.entry(target).or_default() += 1;
+        let seq = self.mark(MarkKind::OutboxNext, target) + batch.queued(target);
+        *batch.queued.entry(target).or_default() += 1;
         let message = Box::new(Outgoing::of(produce, sender));
         changes.push(Change::Outbox { target, seq, message });
         changes.push(self.set_mark(MarkKind::OutboxNext, target, seq + 1));
@@ -137,7 +141,7 @@ impl Context<'_> {
         let Arrive { source, from, messages } = arrive;
         let expected = self.mark(MarkKind::Arrived, *source).max(*from);
         let mut decision = done();
-        let mut beside = Beside::arriving();
+        let mut batch = ProduceBatch::arriving();
         let (mut through, mut refused) = (expected, None);
         let mut needs: Reads = Vec::new();
         // What was refused once is a dead letter there, whatever has changed here since.
@@ -148,12 +152,12 @@ impl Context<'_> {
                 break;
             }
             let produce = message.produce();
-            match self.store(&produce, Some(&mut beside), &mut decision) {
+            match self.store(&produce, Some(&mut batch), &mut decision) {
                 Ok(Stored::Here(_)) => through += 1,
                 Ok(Stored::Elsewhere(target, onward)) => {
                     through += 1;
                     let sender = self.resender(&produce, message)?;
-                    self.queue(target, &onward, sender, &mut beside, &mut decision.changes);
+                    self.queue(target, &onward, sender, &mut batch, &mut decision.changes);
                 }
                 Err(Refusal::Needs(more)) => needs.extend(more),
                 Err(Refusal::Rejected(why)) => {

@@ -17,7 +17,7 @@ use crate::pack::{dataset_hash, pointer_row};
 use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
 use crate::shard::context::Context;
-use crate::shard::state::held::Held;
+use crate::shard::state::open_delivery::OpenDelivery;
 
 fn key_of(topic: TopicId, name: &PointerName) -> Key {
     let PointerName { dataset, version, partition_key } = name;
@@ -77,7 +77,7 @@ impl Context<'_> {
     pub(crate) fn point(
         &self,
         commit: &Commit,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         message: &Message,
         changes: &mut Vec<Change>,
     ) -> Result<(), Refusal> {

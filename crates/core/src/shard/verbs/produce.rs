@@ -31,7 +31,7 @@ pub(crate) enum Stored {
 /// Messages that one decision stores, as far as it has come. They are exempt from limits of the backlog:
 /// a full topic must not turn a known success into doubt.
 #[derive(Default)]
-pub(crate) struct Beside {
+pub(crate) struct ProduceBatch {
     /// How many each lane gets.
     lanes: BTreeMap<(TopicId, Lane), u64>,
     /// Whose turn is next.
@@ -44,9 +44,9 @@ pub(crate) struct Beside {
     pub(crate) arrives: bool,
 }
 
-impl Beside {
-    pub(crate) fn arriving() -> Beside {
-        Beside { arrives: true, ..Beside::default() }
+impl ProduceBatch {
+    pub(crate) fn arriving() -> ProduceBatch {
+        ProduceBatch { arrives: true, ..ProduceBatch::default() }
     }
 
     pub(crate) fn queued(&self, target: ShardId) -> u64 {
@@ -91,17 +91,17 @@ impl Shard {
 }
 
 impl Context<'_> {
-    /// Stores a message, alone or `beside` others that the same decision stores.
+    /// Stores a message, alone or in a `batch` that the same decision stores.
     pub(crate) fn store(
         &self,
         produce: &Produce,
-        mut beside: Option<&mut Beside>,
+        mut batch: Option<&mut ProduceBatch>,
         decision: &mut Decision,
     ) -> Result<Stored, Refusal> {
         check_syntax(produce)?;
         let keyed = self.keyed(produce)?;
         if let Some(keyed) = &keyed {
-            let decided = beside.as_ref().and_then(|beside| beside.keys.get(&keyed.hash()));
+            let decided = batch.as_ref().and_then(|batch| batch.keys.get(&keyed.hash()));
             let taken = match decided {
                 Some((content, Some(receipt))) => {
                     keyed.again(produce, content, receipt).map(Some)?
@@ -116,11 +116,11 @@ impl Context<'_> {
                 return Ok(Stored::Here(receipt));
             }
         }
-        let others = beside.as_deref();
-        let onward = self.goes_on(produce, keyed.as_ref(), others, decision)?;
+        let others = batch.as_deref();
+        let onward = self.forward(produce, keyed.as_ref(), others, decision)?;
         if let Some((target, onward)) = onward {
-            if let (Some(beside), Some(keyed)) = (&mut beside, &keyed) {
-                beside.keys.insert(keyed.hash(), (content(produce), None));
+            if let (Some(batch), Some(keyed)) = (&mut batch, &keyed) {
+                batch.keys.insert(keyed.hash(), (content(produce), None));
             }
             return Ok(Stored::Elsewhere(target, onward));
         }
@@ -131,17 +131,17 @@ impl Context<'_> {
         if let Some(policy) = &produce.envelope.retry_policy {
             policy.over(&topic.settings.retry_policy).check().map_err(invalid_policy)?;
         }
-        let turn = beside.as_ref().and_then(|beside| beside.turns.get(&topic.row.id));
+        let turn = batch.as_ref().and_then(|batch| batch.turns.get(&topic.row.id));
         let turn = turn.copied().unwrap_or(topic.keyless_turn);
         let (partition, turn) = choose_partition(produce, topic, turn)?;
-        if !beside.as_ref().is_some_and(|beside| beside.arrives) {
+        if !batch.as_ref().is_some_and(|batch| batch.arrives) {
             check_deadline(self.now, produce)?;
         }
         self.check_size(produce)?;
         let lane = Lane::of(partition);
         let mut offset = topic.lane(lane).high;
-        match &beside {
-            Some(beside) => offset += beside.lanes.get(&(topic.row.id, lane)).copied().unwrap_or(0),
+        match &batch {
+            Some(batch) => offset += batch.lanes.get(&(topic.row.id, lane)).copied().unwrap_or(0),
             None => {
                 let size = (produce.key.len() + produce.value.len()) as u64;
                 self.check_room(topic, lane, size)?;
@@ -155,11 +155,11 @@ impl Context<'_> {
             offset,
             deduplicated: false,
         };
-        if let Some(beside) = beside {
-            *beside.lanes.entry((topic.row.id, lane)).or_default() += 1;
-            beside.turns.extend(turn.map(|turn| (topic.row.id, turn)));
+        if let Some(batch) = batch {
+            *batch.lanes.entry((topic.row.id, lane)).or_default() += 1;
+            batch.turns.extend(turn.map(|turn| (topic.row.id, turn)));
             let taken = |of: &Keyed<'_>| (of.hash(), (content(produce), Some(receipt.clone())));
-            beside.keys.extend(keyed.as_ref().map(taken));
+            batch.keys.extend(keyed.as_ref().map(taken));
         }
         if let Some(keyed) = &keyed {
             let expires = match produce.routed {

@@ -18,7 +18,7 @@ use crate::refusal::{Decided, Refusal};
 use crate::row::Key;
 use crate::shard::chores::retention::lane_state;
 use crate::shard::context::Context;
-use crate::shard::state::held::Held;
+use crate::shard::state::open_delivery::OpenDelivery;
 use crate::shard::{Shard, Topic, done};
 
 /// The ids that name a place among the dead letters of `dlq`, each once.
@@ -51,7 +51,7 @@ impl Context<'_> {
         let mut decision = done();
         if let Some(dlq) = source.dlq {
             let dlq = &self.topics[&dlq];
-            self.drop_dead(source, dlq, &rows, &mut decision.changes)?;
+            self.delete_dead_letters(source, dlq, &rows, &mut decision.changes)?;
             self.close_ranks(dlq, &rows, &mut decision.changes);
         }
         Ok(Decision { reply: Reply::Purged { purged: rows.len() as u64 }, ..decision })
@@ -98,7 +98,7 @@ impl Context<'_> {
     }
 
     /// Deletes dead letters: their rows and pages, and open deliveries of them with their effects.
-    pub(crate) fn drop_dead(
+    pub(crate) fn delete_dead_letters(
         &self,
         source: &Topic,
         dlq: &Topic,
@@ -112,7 +112,7 @@ impl Context<'_> {
             for id in dlq.groups.values() {
                 let group = &self.groups[id];
                 if let Some(open) = group.cursor(lane).open.get(offset) {
-                    let held = Held { topic: dlq, group, lane, offset, entry: &open.entry };
+                    let held = OpenDelivery { topic: dlq, group, lane, offset, entry: &open.entry };
                     self.purge_open(&held, changes, &mut needs)?;
                 }
             }

@@ -16,7 +16,7 @@ use crate::limits::PAGE_MESSAGES_MAX;
 use crate::message::{Envelope, Message};
 use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
-use crate::shard::state::held::Held;
+use crate::shard::state::open_delivery::OpenDelivery;
 use crate::shard::verbs::seek::bytes_at;
 use crate::shard::{Cursor, Shard, Topic, done};
 use crate::time::Timestamp;
@@ -147,7 +147,7 @@ impl Context<'_> {
         for id in topic.groups.values() {
             let group = &self.groups[id];
             for (offset, open) in group.cursor(lane).open.range(from, to) {
-                let held = Held { topic, group, lane, offset, entry: &open.entry };
+                let held = OpenDelivery { topic, group, lane, offset, entry: &open.entry };
                 self.purge_open(&held, changes, &mut needs)?;
             }
         }
@@ -157,11 +157,11 @@ impl Context<'_> {
     /// Ends an open delivery of a message that is gone.
     pub(crate) fn purge_open(
         &self,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         changes: &mut Vec<Change>,
         needs: &mut Reads,
     ) -> Result<(), Refusal> {
-        match self.effects_under(held) {
+        match self.effects_of_delivery(held) {
             Ok(mut effects) => {
                 // Two messages may share an effect.
                 effects.as_changed_by(changes);

@@ -20,12 +20,12 @@ use crate::refusal::{Decided, Refusal};
 use crate::row::{Hash16, Key, RecordKind};
 use crate::shard::context::Context;
 use crate::shard::rules::dedupe::{Keyed, content};
-use crate::shard::verbs::produce::{Beside, asked_partition, check_deadline};
+use crate::shard::verbs::produce::{ProduceBatch, asked_partition, check_deadline};
 use crate::time::Timestamp;
 
 /// Where the message of a key went.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Pin {
+pub(crate) struct RoutePin {
     /// The identity in clear: a hash alone could be another's.
     topic: TopicId,
     tenant: Text,
@@ -37,7 +37,7 @@ pub(crate) struct Pin {
     expires: Timestamp,
 }
 
-impl Pin {
+impl RoutePin {
     /// Whether other content may go this way: to the topic that it names, or, if it leaves that to a router, to the one
     /// that a router chose before.
     fn has_target_of(&self, produce: &Produce) -> bool {
@@ -56,9 +56,9 @@ impl Keyed<'_> {
     }
 
     /// Where the message of this key went, while the key is taken.
-    fn pin(&self, now: Timestamp, found: &ReadView<'_>) -> Result<Option<Pin>, Refusal> {
+    fn pin(&self, now: Timestamp, found: &ReadView<'_>) -> Result<Option<RoutePin>, Refusal> {
         let Some(row) = found.row(self.pin_key())? else { return Ok(None) };
-        let pin: Pin = pack::open(row)?;
+        let pin: RoutePin = pack::open(row)?;
         let is_this =
             pin.topic == self.topic && &*pin.tenant == self.tenant && pin.key == *self.key;
         Ok((is_this && now < pin.expires).then_some(pin))
@@ -71,7 +71,7 @@ impl Context<'_> {
         let topic = self.topic_named(name)?.row.id;
         let keyed = Keyed::named(topic, tenant, key);
         if self.config.shards > 1
-            && let Some(Pin { target, expires, .. }) = keyed.pin(self.now, self.rows)?
+            && let Some(RoutePin { target, expires, .. }) = keyed.pin(self.now, self.rows)?
         {
             let target = TopicName { namespace: name.namespace.clone(), topic: target };
             let target = target.shard(self.config.shards);
@@ -89,11 +89,11 @@ impl Context<'_> {
     }
 
     /// The message as it goes on to another shard, if it does.
-    pub(crate) fn goes_on(
+    pub(crate) fn forward(
         &self,
         produce: &Produce,
         keyed: Option<&Keyed<'_>>,
-        beside: Option<&Beside>,
+        batch: Option<&ProduceBatch>,
         decision: &mut Decision,
     ) -> Result<Option<(ShardId, Box<Produce>)>, Refusal> {
         if self.config.shards <= 1 || produce.routed.is_some() {
@@ -106,7 +106,7 @@ impl Context<'_> {
             // In a commit a conflict is rejected here: one that only the target finds would make a dead letter.
             Some(pin)
                 if pin.content != content(produce)
-                    && (beside.is_some() || !pin.has_target_of(produce)) =>
+                    && (batch.is_some() || !pin.has_target_of(produce)) =>
             {
                 return Err(Rejection::KeyConflict.into());
             }
@@ -119,16 +119,16 @@ impl Context<'_> {
                 if topic.shard(self.config.shards) == self.config.shard {
                     return Ok(None);
                 }
-                if beside.is_none() {
+                if batch.is_none() {
                     self.check_storage()?;
                 }
-                if !beside.is_some_and(|beside| beside.arrives) {
+                if !batch.is_some_and(|batch| batch.arrives) {
                     check_deadline(self.now, produce)?;
                 }
-                self.check_way(produce, &topic)?;
+                self.check_route(produce, &topic)?;
                 let expires = self.now.after(ttl_ms);
                 if let Some(keyed) = keyed {
-                    let pin = Pin {
+                    let pin = RoutePin {
                         topic: keyed.topic,
                         tenant: keyed.tenant.into(),
                         key: keyed.key.clone(),
@@ -157,7 +157,7 @@ impl Context<'_> {
     }
 
     /// A key is not pinned to a way that can be seen to lead nowhere.
-    fn check_way(&self, produce: &Produce, target: &TopicName) -> Result<(), Rejection> {
+    fn check_route(&self, produce: &Produce, target: &TopicName) -> Result<(), Rejection> {
         self.check_size(produce)?;
         if is_dead_letters(&target.topic) {
             return Err(Rejection::invalid("topic", "dead letters are not produced"));

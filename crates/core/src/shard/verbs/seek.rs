@@ -55,7 +55,7 @@ impl Context<'_> {
         match to {
             SeekTo::Earliest => Ok(all.map(|lane| (lane, 0)).collect()),
             SeekTo::Latest => Ok(all.map(|lane| (lane, Offset::MAX)).collect()),
-            SeekTo::Time(at) => Ok(all.zip(self.offsets_since(topic, at)?).collect()),
+            SeekTo::Time(at) => Ok(all.zip(self.offsets_for_time(topic, at)?).collect()),
             SeekTo::Offset { partition, .. } if partition >= topic.row.partitions => {
                 Err(Rejection::invalid("partition", "there is no such partition").into())
             }

@@ -4,7 +4,7 @@
 //! the shard knows of the message in that group. [`Standing`] is the table's left column.
 
 use crate::change::{Change, Decision, End, Entry, EntryState, LastError};
-use crate::command::{Claim, Hold, Missing, Nack, NackKind, Rejection, Stale};
+use crate::command::{Claim, LeaseId, Missing, Nack, NackKind, Rejection, Stale};
 use crate::effect::DoubtCause;
 use crate::id::cut;
 use crate::id::{Lane, Offset, Text};
@@ -14,36 +14,36 @@ use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
 use crate::shard::ledger::Effects;
 use crate::shard::rules::backoff::backoff_ms;
-use crate::shard::rules::bury::Burial;
+use crate::shard::rules::dead_letter::DeadLettering;
 use crate::shard::rules::tombstone::{self, Ended};
-use crate::shard::state::held::{Held, forget_note, open};
+use crate::shard::state::open_delivery::{OpenDelivery, forget_note, open};
 use crate::shard::{Group, Shard, Topic, close, done};
 use crate::time::Timestamp;
 
 /// What the shard knows of the delivery a caller means.
 pub(crate) enum Standing<'a> {
     /// Leased to this attempt, perhaps past its time and not yet noticed.
-    Leased(Held<'a>),
+    Leased(OpenDelivery<'a>),
     /// This attempt expired and nobody else has it yet.
-    Expired(Held<'a>),
+    Expired(OpenDelivery<'a>),
     /// This attempt was nacked or given back.
-    GivenUp(Held<'a>),
+    GivenUp(OpenDelivery<'a>),
     /// Done by this attempt, or by somebody who need not prove which.
     Acked,
     /// Dead by the final nack of this attempt.
-    Buried,
+    DeadLettered,
     /// Over, and not by this attempt.
     Over(Rejection),
 }
 
 impl<'a> Standing<'a> {
     /// The lease, for what only its holder may do, and only in time.
-    pub(crate) fn leased(self, claim: &Claim) -> Result<Held<'a>, Rejection> {
+    pub(crate) fn leased(self, claim: &Claim) -> Result<OpenDelivery<'a>, Rejection> {
         match self {
             Standing::Leased(held) => Ok(held),
-            Standing::Expired(_) | Standing::GivenUp(_) => Err(over(Stale::Waiting, claim)),
-            Standing::Acked => Err(over(Stale::Settled, claim)),
-            Standing::Buried => Err(over(Stale::Dead, claim)),
+            Standing::Expired(_) | Standing::GivenUp(_) => Err(stale_lease(Stale::Waiting, claim)),
+            Standing::Acked => Err(stale_lease(Stale::Settled, claim)),
+            Standing::DeadLettered => Err(stale_lease(Stale::Dead, claim)),
             Standing::Over(rejection) => Err(rejection),
         }
     }
@@ -55,10 +55,10 @@ impl Context<'_> {
             Standing::Leased(held) | Standing::Expired(held) => held,
             Standing::GivenUp(held) => return Err(stale(Stale::Waiting, &held).into()),
             Standing::Acked => return Ok(done()),
-            Standing::Buried => return Err(over(Stale::Dead, claim).into()),
+            Standing::DeadLettered => return Err(stale_lease(Stale::Dead, claim).into()),
             Standing::Over(rejection) => return Err(rejection.into()),
         };
-        let effects = self.effects_under(&held)?;
+        let effects = self.effects_of_delivery(&held)?;
         let mut decision = done();
         self.ack_held(&held, effects, &mut decision.changes)?;
         Ok(decision)
@@ -67,7 +67,7 @@ impl Context<'_> {
     /// Ends an open entry, with the effects begun under it.
     pub(crate) fn ack_held(
         &self,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         effects: Effects,
         changes: &mut Vec<Change>,
     ) -> Result<(), Rejection> {
@@ -88,14 +88,14 @@ impl Context<'_> {
             Standing::Leased(held) => held,
             // Nothing changes but the reason: the retry is already on its way.
             Standing::Expired(held) => return Ok(self.give_reason(&held, nack)),
-            Standing::GivenUp(_) | Standing::Buried => return Ok(done()),
-            Standing::Acked => return Err(over(Stale::Settled, &nack.claim).into()),
+            Standing::GivenUp(_) | Standing::DeadLettered => return Ok(done()),
+            Standing::Acked => return Err(stale_lease(Stale::Settled, &nack.claim).into()),
             Standing::Over(rejection) => return Err(rejection.into()),
         };
         match nack.kind {
             NackKind::Release => {
                 let mut decision = self.put_back(&held, nack.delay_ms.unwrap_or(0));
-                let effects = self.unfinished_under(&held)?;
+                let effects = self.unfinished_of_delivery(&held)?;
                 self.doubt_effects(effects, DoubtCause::Abandoned, &mut decision.changes);
                 Ok(decision)
             }
@@ -104,7 +104,12 @@ impl Context<'_> {
     }
 
     /// `effects` are those of the entry, where the caller has changed them.
-    pub(crate) fn fail(&self, held: &Held<'_>, nack: &Nack, effects: Option<Effects>) -> Decided {
+    pub(crate) fn fail(
+        &self,
+        held: &OpenDelivery<'_>,
+        nack: &Nack,
+        effects: Option<Effects>,
+    ) -> Decided {
         let entry = held.entry;
         let policy = entry.policy(&held.topic.settings);
         let death = if held.topic.is_dlq() {
@@ -120,12 +125,12 @@ impl Context<'_> {
         if let Some(reason) = death {
             let last_error = nack.reason.clone().unwrap_or_else(|| "nack".into());
             let last_error = cut(&last_error, REASON_BYTES_MAX);
-            let burial = Burial::of(held, reason, Some(last_error));
+            let dead_lettering = DeadLettering::of(held, reason, Some(last_error));
             let effects = match effects {
                 Some(effects) => effects,
-                None => self.effects_under(held)?,
+                None => self.effects_of_delivery(held)?,
             };
-            return self.bury(&burial, effects, DoubtCause::Abandoned);
+            return self.dead_letter(&dead_lettering, effects, DoubtCause::Abandoned);
         }
         let wait_ms = match nack.delay_ms {
             Some(delay) => delay,
@@ -134,7 +139,7 @@ impl Context<'_> {
         };
         let effects = match effects {
             Some(effects) => effects,
-            None => self.unfinished_under(held)?,
+            None => self.unfinished_of_delivery(held)?,
         };
         let mut decision = done();
         self.doubt_effects(effects, DoubtCause::Abandoned, &mut decision.changes);
@@ -151,15 +156,18 @@ impl Context<'_> {
     }
 
     /// Effects of an entry, if one may be unfinished.
-    pub(crate) fn unfinished_under(&self, held: &Held<'_>) -> Result<Effects, Refusal> {
+    pub(crate) fn unfinished_of_delivery(
+        &self,
+        held: &OpenDelivery<'_>,
+    ) -> Result<Effects, Refusal> {
         match held.entry.unfinished {
             0 => Ok(Effects::default()),
-            _ => self.effects_under(held),
+            _ => self.effects_of_delivery(held),
         }
     }
 
     /// The reason of a nack that came after its lease had run out.
-    fn give_reason(&self, held: &Held<'_>, nack: &Nack) -> Decision {
+    fn give_reason(&self, held: &OpenDelivery<'_>, nack: &Nack) -> Decision {
         let mut decision = done();
         if nack.kind != NackKind::Release {
             let error = self.record_reason(held, nack.reason.as_ref(), &mut decision.changes);
@@ -170,11 +178,11 @@ impl Context<'_> {
 
     fn record_reason(
         &self,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         reason: Option<&Text>,
         changes: &mut Vec<Change>,
     ) -> LastError {
-        let Held { group, lane, offset, .. } = *held;
+        let OpenDelivery { group, lane, offset, .. } = *held;
         let generation = group.cursor(lane).start.generation;
         match reason {
             Some(reason) => {
@@ -191,7 +199,7 @@ impl Context<'_> {
     }
 
     /// Undoes a delivery: it does not count, and the message goes before fresh ones.
-    fn put_back(&self, held: &Held<'_>, delay_ms: u64) -> Decision {
+    fn put_back(&self, held: &OpenDelivery<'_>, delay_ms: u64) -> Decision {
         let entry = held.entry;
         let returns = entry.returns.saturating_add(1);
         let wait_ms = if returns > FREE_RETURNS {
@@ -210,7 +218,7 @@ impl Context<'_> {
     }
 
     /// A lease that never reached its consumer. One that is over needs nothing.
-    pub(crate) fn give_back(&self, hold: &Hold) -> Decision {
+    pub(crate) fn give_back(&self, hold: &LeaseId) -> Decision {
         match self.held(hold) {
             Some(held) => self.put_back(&held, 0),
             None => done(),
@@ -220,24 +228,24 @@ impl Context<'_> {
 
 impl Shard {
     /// The leased entry that `hold` names, if it is still that attempt's.
-    pub(crate) fn held(&self, hold: &Hold) -> Option<Held<'_>> {
+    pub(crate) fn held(&self, hold: &LeaseId) -> Option<OpenDelivery<'_>> {
         let held = self.open_entry(hold)?;
         (held.entry.attempt == hold.attempt && held.entry.is_leased()).then_some(held)
     }
 
     /// The open entry that `hold` names, whichever attempt is at it.
-    pub(crate) fn open_entry(&self, hold: &Hold) -> Option<Held<'_>> {
+    pub(crate) fn open_entry(&self, hold: &LeaseId) -> Option<OpenDelivery<'_>> {
         let group = self.groups.get(&hold.group)?;
         let topic = self.topics.get(&group.row.topic)?;
         let cursor = group.cursors.get(hold.lane.index())?;
         let entry = &cursor.open.get(hold.offset)?.entry;
         let (lane, offset) = (hold.lane, hold.offset);
         let is_same_life = cursor.start.generation == hold.generation;
-        is_same_life.then_some(Held { topic, group, lane, offset, entry })
+        is_same_life.then_some(OpenDelivery { topic, group, lane, offset, entry })
     }
 
     /// Takes an entry away, its last error with it, and the page it was the last to need.
-    pub(crate) fn end(&self, held: &Held<'_>, end: End, changes: &mut Vec<Change>) {
+    pub(crate) fn end(&self, held: &OpenDelivery<'_>, end: End, changes: &mut Vec<Change>) {
         changes.push(close(held.group, held.lane, held.offset, end));
         forget_note(held, changes);
         changes.extend(self.trim_gap(held.topic, held.lane, held.offset));
@@ -245,7 +253,7 @@ impl Shard {
 }
 
 impl Context<'_> {
-    pub(crate) fn message_id_of(&self, held: &Held<'_>) -> crate::id::MessageId {
+    pub(crate) fn message_id_of(&self, held: &OpenDelivery<'_>) -> crate::id::MessageId {
         self.message_id(held.topic.row.id, held.lane, held.offset)
     }
 
@@ -256,7 +264,7 @@ impl Context<'_> {
             return Ok(Standing::Over(Rejection::NotDelivered));
         }
         if let Some(open) = cursor.open.get(offset) {
-            let held = Held { topic, group, lane, offset, entry: &open.entry };
+            let held = OpenDelivery { topic, group, lane, offset, entry: &open.entry };
             return Ok(self.standing_of_open(claim, held));
         }
         if let Some(damaged) = cursor.damage_at(offset) {
@@ -266,7 +274,7 @@ impl Context<'_> {
         Ok(standing_of_settled(self.now, claim, topic, remembered))
     }
 
-    fn standing_of_open<'a>(&self, claim: &Claim, held: Held<'a>) -> Standing<'a> {
+    fn standing_of_open<'a>(&self, claim: &Claim, held: OpenDelivery<'a>) -> Standing<'a> {
         match claim {
             // A token from before a repair may have any attempt: see `reopen`.
             Claim::Token(token, _)
@@ -284,9 +292,9 @@ impl Context<'_> {
             Claim::Owner { owner, .. } if self.owners.name(held.entry.owner) != *owner => {
                 return Standing::Over(Rejection::NotOwner);
             }
-            Claim::Token(_, Some(beside)) => {
+            Claim::Token(_, Some(expected)) => {
                 let owner = self.owners.name(held.entry.owner);
-                if let Err(rejection) = beside.agrees_with_owner(&owner) {
+                if let Err(rejection) = expected.agrees_with_owner(&owner) {
                     return Standing::Over(rejection);
                 }
             }
@@ -303,21 +311,21 @@ impl Context<'_> {
 impl Shard {
     fn place(&self, claim: &Claim) -> Result<Place<'_>, Rejection> {
         match claim {
-            Claim::Token(token, beside) => {
+            Claim::Token(token, expected) => {
                 let topic = self.topics.get(&token.topic);
                 let topic = topic.filter(|topic| topic.row.namespace == token.namespace);
                 let topic = topic.ok_or(Rejection::NotFound(Missing::Topic))?;
                 let group =
                     self.groups.get(&token.group).ok_or(Rejection::NotFound(Missing::Group))?;
-                if let Some(beside) = beside {
-                    beside.agrees(token, topic, group)?;
+                if let Some(expected) = expected {
+                    expected.agrees(token, topic, group)?;
                 }
                 let cursor = group.cursors.get(token.lane.index());
                 let cursor = cursor.ok_or(Rejection::NotFound(Missing::Message))?;
                 let current = cursor.start.generation == token.generation
                     && token.restore == self.config.restore;
                 if !current {
-                    return Err(over(Stale::Generation, claim));
+                    return Err(stale_lease(Stale::Generation, claim));
                 }
                 Ok(Place { topic, group, lane: token.lane, offset: token.offset })
             }
@@ -355,33 +363,33 @@ fn standing_of_settled<'a>(
     };
     match (remembered.map(|stone| (stone.ended, stone.attempt)), token) {
         (Some((Ended::Acked, attempt)), Some(token)) if token.attempt != attempt => {
-            Standing::Over(over(Stale::Settled, claim))
+            Standing::Over(stale_lease(Stale::Settled, claim))
         }
         (Some((Ended::Acked, _)), _) => Standing::Acked,
         (Some((Ended::Dead { asked: true, .. }, attempt)), Some(token))
             if token.attempt == attempt =>
         {
-            Standing::Buried
+            Standing::DeadLettered
         }
-        (Some((Ended::Dead { .. }, _)), _) => Standing::Over(over(Stale::Dead, claim)),
+        (Some((Ended::Dead { .. }, _)), _) => Standing::Over(stale_lease(Stale::Dead, claim)),
         // Unfenced anyway.
         (None, None) => Standing::Acked,
         (None, Some(token)) => {
             if topic.remembers(now, token.granted_at) && token.attempt == 1 {
                 Standing::Acked
             } else {
-                Standing::Over(over(Stale::Gone, claim))
+                Standing::Over(stale_lease(Stale::Gone, claim))
             }
         }
     }
 }
 
-fn stale(state: Stale, held: &Held<'_>) -> Rejection {
+fn stale(state: Stale, held: &OpenDelivery<'_>) -> Rejection {
     let attempt = held.entry.attempt;
     Rejection::StaleLease { state, attempt, current: Some(attempt) }
 }
 
-pub(crate) fn over(state: Stale, claim: &Claim) -> Rejection {
+pub(crate) fn stale_lease(state: Stale, claim: &Claim) -> Rejection {
     let attempt = match claim {
         Claim::Token(token, _) => token.attempt,
         Claim::Owner { .. } => 0,

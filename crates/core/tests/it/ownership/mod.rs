@@ -1,17 +1,18 @@
 //! A node serves what is wished for it, claims only what nobody serves, gives up what is wished for another,
 //! and stops before its lease is over.
 
-mod asked;
+mod admin;
+mod assign;
 mod drain;
 mod lease;
 mod script;
-mod spread;
 mod token_version;
 
 use std::collections::VecDeque;
 
 use driftq_core::ownership::{
-    Action, CLAIM_BACKOFF_MS_MAX, Event, NODE_LEASE_MS, NODE_LEASE_MS_MAX, Ownerships, SETTLED_MS,
+    Action, CLAIM_BACKOFF_MS_MAX, Event, NODE_LEASE_MS, NODE_LEASE_MS_MAX, Ownerships,
+    STABLE_AFTER_MS,
 };
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 use expect_test::expect;
@@ -424,16 +425,16 @@ fn claims_that_fail_ten_seconds_apart_are_not_in_a_row() {
 #[test]
 fn a_shard_that_is_lost_as_soon_as_it_is_served_is_claimed_later_and_later() {
     assert_doubling(&waits(NodeId(1), &[Fate::LostAfter(0); 12]));
-    assert_doubling(&waits(NodeId(1), &[Fate::LostAfter(SETTLED_MS - 1); 12]));
+    assert_doubling(&waits(NodeId(1), &[Fate::LostAfter(STABLE_AFTER_MS - 1); 12]));
 }
 
 /// Faults that come every few seconds are not one that never ends.
 #[test]
 fn a_shard_that_was_served_for_a_while_is_claimed_at_once() {
-    assert_eq!(waits(NodeId(1), &[Fate::LostAfter(SETTLED_MS); 12]), [0; 12]);
+    assert_eq!(waits(NodeId(1), &[Fate::LostAfter(STABLE_AFTER_MS); 12]), [0; 12]);
 
     let mut fates = [Fate::LostAfter(0); 12];
-    fates[6] = Fate::LostAfter(SETTLED_MS);
+    fates[6] = Fate::LostAfter(STABLE_AFTER_MS);
     let waits = waits(NodeId(1), &fates);
     assert_doubling(&waits[..6]);
     assert_eq!(waits[6], 0);

@@ -7,7 +7,7 @@
 //! `0:3@n1>n2` was put on `n2`.
 
 use driftq_core::ownership::{
-    Action, Event, Held, NODE_LEASE_MS, NodeRow, Ownerships, Part, RULES, Shown,
+    Action, Event, NODE_LEASE_MS, NodeRow, Ownerships, Part, RULES, ShardOwner, Shown,
 };
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 use expect_test::Expect;
@@ -34,7 +34,7 @@ fn play(text: &str) -> String {
         played += &format!("{line}\n");
         if is_view {
             played += &format!("    wishes {}\n", wishes(&machine));
-            if let Some(Part::Beside(other)) = machine.part() {
+            if let Some(Part::DuplicateAddress(other)) = machine.part() {
                 played += &format!("    beside n{other}\n");
             }
         }
@@ -121,14 +121,18 @@ pub(crate) fn view(words: &str) -> Shown {
             Some((_, end)) => end.parse().expect("a number"),
             None => shown.shards.len() + 1,
         };
-        let held = Held { epoch: Epoch(epoch.parse().expect("an epoch")), node: holder, put };
+        let held = ShardOwner {
+            epoch: Epoch(epoch.parse().expect("an epoch")),
+            node: holder,
+            pinned_to: put,
+        };
         shown.shards.resize(end, held);
     }
     shown
 }
 
 fn wishes(machine: &Ownerships) -> String {
-    let wished = (0..).map_while(|number| Some((number, machine.wished(ShardId(number))?)));
+    let wished = (0..).map_while(|number| Some((number, machine.target(ShardId(number))?)));
     let words: Vec<String> = wished.map(|(number, node)| format!("{number}:n{node}")).collect();
     if words.len() > 8 {
         let mine = words.iter().filter(|word| word.ends_with(":n1")).count();

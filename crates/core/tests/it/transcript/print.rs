@@ -420,7 +420,7 @@ fn changed(world: &mut World, change: &Change) -> Option<String> {
         | Change::OwnerGone(_)
         | Change::Record(_)
         | Change::Audit(_)
-        | Change::Held { .. }
+        | Change::EffectLink { .. }
         | Change::HeldGone { .. }
         | Change::OutboxGone { .. }
         | Change::Dead(_)

@@ -1,9 +1,10 @@
 //! The commands of a transcript.
 
 use driftq_core::command::{
-    Arrived, Beside, Claim, CreateTopic, DeadFilter, DeadState, Explain, Extend, GroupName, Hold,
-    Join, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter, PeekState, Peer, PeerKind,
-    Produce, Purge, Redrive, Repair, Routed, Seek, SeekTo, Seen, Start, TopicName,
+    Arrived, Claim, CreateTopic, DeadFilter, DeadState, ExpectedDelivery, Explain, Extend,
+    GroupName, Join, LeaseId, ListDead, Nack, NackKind, PatchTopic, Pause, Peek, PeekFilter,
+    PeekState, Peer, PeerKind, Produce, Purge, Redrive, Repair, Routed, Seek, SeekTo, Seen, Start,
+    TopicName,
 };
 use driftq_core::{
     Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
@@ -153,7 +154,7 @@ pub(super) fn parse(world: &mut World, line: &str) -> Command {
                 Some(name) => &world.tokens[name],
                 None => &world.tokens[&format!("{} {}", word(1), word(2))],
             };
-            Command::GiveBack(Hold {
+            Command::GiveBack(LeaseId {
                 group: token.group,
                 lane: token.lane,
                 generation: token.generation,
@@ -390,8 +391,11 @@ fn claim(world: &World, words: &[String]) -> Claim {
 }
 
 /// `at=1:3 of=orders/biller owner=w` beside a token.
-fn beside(words: &[String]) -> Option<Box<Beside>> {
-    let mut beside = Beside { owner: option(words, "owner").map(Into::into), ..Beside::default() };
+fn beside(words: &[String]) -> Option<Box<ExpectedDelivery>> {
+    let mut beside = ExpectedDelivery {
+        owner: option(words, "owner").map(Into::into),
+        ..ExpectedDelivery::default()
+    };
     if let Some((topic, group)) = option(words, "of").and_then(|of| of.split_once('/')) {
         (beside.topic, beside.group) = (Some(topic.into()), Some(group.into()));
     }
@@ -399,7 +403,7 @@ fn beside(words: &[String]) -> Option<Box<Beside>> {
         beside.partition = Some(partition.parse().expect("a partition"));
         beside.offset = Some(offset.parse().expect("an offset"));
     }
-    let Beside { topic, offset, owner, .. } = &beside;
+    let ExpectedDelivery { topic, offset, owner, .. } = &beside;
     let says_nothing = topic.is_none() && offset.is_none() && owner.is_none();
     (!says_nothing).then(|| Box::new(beside))
 }

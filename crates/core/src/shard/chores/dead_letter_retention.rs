@@ -20,7 +20,7 @@ impl Shard {
         Some((source, self.topics.get(&source.dlq?)?, source.settings.dlq_retention_ms?))
     }
 
-    pub(crate) fn drop_dead_reads(&self, source: TopicId) -> Reads {
+    pub(crate) fn expire_dead_letters_reads(&self, source: TopicId) -> Reads {
         let oldest = |dlq: &Topic| Lookup::Oldest { topic: dlq.row.id };
         self.kept_for(source).map(|(_, dlq, _)| oldest(dlq)).into_iter().collect()
     }
@@ -28,8 +28,8 @@ impl Shard {
 
 impl Context<'_> {
     /// One bounded step. Whoever has such a dead letter open is treated as by a purge.
-    pub(crate) fn drop_old(&self, id: TopicId) -> Decided {
-        let again = |at| VolatileChange::Chore(Chore::DropDead { source: id }, at);
+    pub(crate) fn expire_dead_letters(&self, id: TopicId) -> Decided {
+        let again = |at| VolatileChange::Chore(Chore::ExpireDeadLetters { source: id }, at);
         let Some((source, dlq, kept_ms)) = self.kept_for(id) else {
             return Ok(Decision { volatile: vec![again(None)], ..done() });
         };
@@ -45,7 +45,7 @@ impl Context<'_> {
             None => slice.next.map(|_| self.now),
         };
         let mut decision = Decision { volatile: vec![again(next)], ..done() };
-        self.drop_dead(source, dlq, over, &mut decision.changes)?;
+        self.delete_dead_letters(source, dlq, over, &mut decision.changes)?;
         let last_of_lanes: BTreeMap<Lane, &DeadRow> =
             over.iter().map(|row| (row.lane, row)).collect();
         for row in last_of_lanes.into_values() {

@@ -9,7 +9,7 @@ use crate::time::{Timestamp, span};
 use crate::view::{Blocked, CursorView, GroupView};
 
 /// What is known of a message in one group.
-pub(crate) enum Known<'a> {
+pub(crate) enum MessageState<'a> {
     /// It waits for its turn.
     Fresh { before: u64 },
     /// It is open.
@@ -27,34 +27,36 @@ pub(crate) enum Known<'a> {
 }
 
 /// What is told about a message in one group.
-pub(crate) struct Told<'a> {
+pub(crate) struct MessageSummary<'a> {
     pub(crate) now: Timestamp,
     pub(crate) group: &'a Group,
-    pub(crate) known: &'a Known<'a>,
+    pub(crate) known: &'a MessageState<'a>,
     pub(crate) max_attempts: i32,
     pub(crate) last_error: &'a Text,
     pub(crate) last_owner: &'a Text,
     pub(crate) blocked: Option<Blocked>,
 }
 
-impl Told<'_> {
+impl MessageSummary<'_> {
     pub(crate) fn says(&self) -> Text {
         let said = match self.known {
-            Known::Fresh { before: 0 } => {
+            MessageState::Fresh { before: 0 } => {
                 format!("not delivered yet, and next in line{}", self.held_back())
             }
-            Known::Fresh { before } => {
+            MessageState::Fresh { before } => {
                 format!("not delivered yet, with {before} before it{}", self.held_back())
             }
-            Known::Open(entry) if entry.is_leased() => self.leased(entry),
-            Known::Open(entry) => self.waiting(entry),
-            Known::NotMeant(group) => format!("not for this group: it was redriven for {group}"),
-            Known::Earlier => "not for this group: the group began behind it".into(),
-            Known::Done(Some(attempts)) => format!("done at attempt {attempts}"),
-            Known::Done(None) => "done".into(),
-            Known::Dead { row: Some(row), .. } => self.dead(row),
-            Known::Dead { row: None, .. } => "a dead letter, which is purged".into(),
-            Known::Trimmed => "done by every group and no longer kept".into(),
+            MessageState::Open(entry) if entry.is_leased() => self.leased(entry),
+            MessageState::Open(entry) => self.waiting(entry),
+            MessageState::NotMeant(group) => {
+                format!("not for this group: it was redriven for {group}")
+            }
+            MessageState::Earlier => "not for this group: the group began behind it".into(),
+            MessageState::Done(Some(attempts)) => format!("done at attempt {attempts}"),
+            MessageState::Done(None) => "done".into(),
+            MessageState::Dead { row: Some(row), .. } => self.dead(row),
+            MessageState::Dead { row: None, .. } => "a dead letter, which is purged".into(),
+            MessageState::Trimmed => "done by every group and no longer kept".into(),
         };
         said.into()
     }

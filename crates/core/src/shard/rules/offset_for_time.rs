@@ -16,7 +16,7 @@ use crate::time::Timestamp;
 
 impl Context<'_> {
     /// In each lane the first offset stored at or after `at`, or its end.
-    pub(crate) fn offsets_since(
+    pub(crate) fn offsets_for_time(
         &self,
         topic: &Topic,
         at: Timestamp,
@@ -26,7 +26,7 @@ impl Context<'_> {
         }
         let (mut offsets, mut needs): (Vec<Offset>, Reads) = Default::default();
         for (index, state) in topic.lanes.iter().enumerate() {
-            match offset_since(topic, Lane::of(index as u32), state, at, self.rows) {
+            match offset_for_time(topic, Lane::of(index as u32), state, at, self.rows) {
                 Ok(offset) => offsets.push(offset),
                 Err(reads) => needs.extend(reads),
             }
@@ -37,7 +37,7 @@ impl Context<'_> {
 }
 
 /// Halves what is left with every page it looks at.
-fn offset_since(
+fn offset_for_time(
     topic: &Topic,
     lane: Lane,
     state: &LaneState,
@@ -46,7 +46,7 @@ fn offset_since(
 ) -> Result<Offset, Reads> {
     let (mut low, mut high) = (state.first, state.high);
     while low < high {
-        let middle = roundest(low, high);
+        let middle = stable_midpoint(low, high);
         match found.page_at(topic.row.id, lane, middle)? {
             // Stored in the batch under way, or nothing is there up to the end.
             None => high = middle,
@@ -59,7 +59,7 @@ fn offset_since(
 
 /// The number between them with the most zeros at its end; `low` if there is none. While a lane grows it
 /// stays the same where a plain middle would move, so that what was read for it is of use again.
-fn roundest(low: Offset, high: Offset) -> Offset {
+fn stable_midpoint(low: Offset, high: Offset) -> Offset {
     let last = high - 1;
     match (low ^ last).checked_ilog2() {
         None => low,
@@ -69,18 +69,18 @@ fn roundest(low: Offset, high: Offset) -> Offset {
 
 #[cfg(test)]
 mod tests {
-    use super::roundest;
+    use super::stable_midpoint;
 
     #[test]
     fn the_roundest_number_has_the_most_zeros() {
         for low in 0..70 {
             for high in low + 1..140 {
-                let middle = roundest(low, high);
+                let middle = stable_midpoint(low, high);
                 assert!((low..high).contains(&middle), "{middle} of {low}..{high}");
-                let roundest = (low + 1..high).max_by_key(|number| number.trailing_zeros());
-                assert_eq!(middle, roundest.unwrap_or(low), "of {low}..{high}");
+                let stable_midpoint = (low + 1..high).max_by_key(|number| number.trailing_zeros());
+                assert_eq!(middle, stable_midpoint.unwrap_or(low), "of {low}..{high}");
             }
         }
-        assert_eq!(roundest(0, u64::MAX), 1 << 63);
+        assert_eq!(stable_midpoint(0, u64::MAX), 1 << 63);
     }
 }

@@ -1,6 +1,6 @@
 //! One shard as a node sees it.
 
-use super::{CLAIM_BACKOFF_MS, CLAIM_BACKOFF_MS_MAX, SETTLED_MS};
+use super::{CLAIM_BACKOFF_MS, CLAIM_BACKOFF_MS_MAX, STABLE_AFTER_MS};
 use crate::id::{Epoch, NodeId, ShardId};
 use crate::jitter::jitter_ms;
 use crate::time::Timestamp;
@@ -24,7 +24,7 @@ pub(super) enum State {
 }
 
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct ShardSlot {
     pub(super) state: State,
     /// Not claimed before; none if nothing has failed yet.
     pub(super) claim_at: Option<Timestamp>,
@@ -36,9 +36,9 @@ pub(super) struct Seat {
     early_losses: u32,
 }
 
-impl Seat {
-    pub(super) fn new() -> Seat {
-        Seat {
+impl ShardSlot {
+    pub(super) fn new() -> ShardSlot {
+        ShardSlot {
             state: State::Idle,
             claim_at: None,
             claimed_at: None,
@@ -61,7 +61,7 @@ impl Seat {
     }
 
     pub(super) fn lost(&mut self, now: Timestamp, me: NodeId, shard: ShardId) {
-        if self.claimed_at.is_none_or(|at| now.since(at) >= SETTLED_MS) {
+        if self.claimed_at.is_none_or(|at| now.since(at) >= STABLE_AFTER_MS) {
             self.early_losses = 0;
             self.claim_at = Some(now);
         } else {

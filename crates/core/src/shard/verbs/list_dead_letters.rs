@@ -9,7 +9,7 @@ use crate::pack;
 use crate::refusal::{Decided, Refusal};
 use crate::shard::Shard;
 use crate::shard::context::Context;
-use crate::shard::rules::bury::LISTED_ERROR_BYTES;
+use crate::shard::rules::dead_letter::LISTED_ERROR_BYTES;
 
 fn below(list: &ListDead) -> u64 {
     list.below.unwrap_or(NUMBER_MAX).min(NUMBER_MAX)

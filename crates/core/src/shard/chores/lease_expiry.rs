@@ -1,7 +1,7 @@
 //! A lease that has expired, and a message that waited past its deadline.
 
 use crate::change::{Chore, Entry, EntryState, LastError, VolatileChange};
-use crate::command::Hold;
+use crate::command::LeaseId;
 use crate::effect::DoubtCause;
 use crate::id::{GroupId, Lane, Offset};
 use crate::message::DeathReason;
@@ -9,8 +9,8 @@ use crate::refusal::Decided;
 use crate::shard::context::Context;
 use crate::shard::done;
 use crate::shard::rules::backoff::backoff_ms;
-use crate::shard::rules::bury::Burial;
-use crate::shard::state::held::{Held, open};
+use crate::shard::rules::dead_letter::DeadLettering;
+use crate::shard::state::open_delivery::{OpenDelivery, open};
 
 impl Context<'_> {
     /// A message whose deadline passed while it waited for a retry is dead, with the effects begun under it.
@@ -21,23 +21,28 @@ impl Context<'_> {
             && held.entry.is_past_deadline(self.now)
             && !held.topic.is_dlq()
         {
-            let burial = Burial::of(&held, DeathReason::Deadline, None);
-            let effects = self.effects_under(&held)?;
-            decision = self.bury(&burial, effects, DoubtCause::Abandoned)?;
+            let dead_lettering = DeadLettering::of(&held, DeathReason::Deadline, None);
+            let effects = self.effects_of_delivery(&held)?;
+            decision = self.dead_letter(&dead_lettering, effects, DoubtCause::Abandoned)?;
         }
         decision.volatile.push(VolatileChange::Chore(chore, None));
         Ok(decision)
     }
 
-    fn waiting_entry(&self, group: GroupId, lane: Lane, offset: Offset) -> Option<Held<'_>> {
+    fn waiting_entry(
+        &self,
+        group: GroupId,
+        lane: Lane,
+        offset: Offset,
+    ) -> Option<OpenDelivery<'_>> {
         let group = self.groups.get(&group)?;
         let topic = self.topics.get(&group.row.topic)?;
         let entry = &group.cursors.get(lane.index())?.open.get(offset)?.entry;
-        (!entry.is_leased()).then_some(Held { topic, group, lane, offset, entry })
+        (!entry.is_leased()).then_some(OpenDelivery { topic, group, lane, offset, entry })
     }
 
     /// Counts like a failure. `hold` names the attempt: by now it may be over or renewed.
-    pub(crate) fn lapse(&self, hold: &Hold) -> Decided {
+    pub(crate) fn expire_lease(&self, hold: &LeaseId) -> Decided {
         let Some(held) = self.held(hold).filter(|held| self.effective_end(held.entry) <= self.now)
         else {
             return Ok(done());
@@ -52,9 +57,9 @@ impl Context<'_> {
             };
             if let Some(reason) = reason {
                 let last_error = Some("ack_timeout".into());
-                let burial = Burial::of(&held, reason, last_error);
-                let effects = self.effects_under(&held)?;
-                return self.bury(&burial, effects, DoubtCause::LeaseExpired);
+                let dead_lettering = DeadLettering::of(&held, reason, last_error);
+                let effects = self.effects_of_delivery(&held)?;
+                return self.dead_letter(&dead_lettering, effects, DoubtCause::LeaseExpired);
             }
         }
         let wait_ms = if held.topic.is_dlq() {
@@ -70,9 +75,9 @@ impl Context<'_> {
             ..*entry
         };
         let mut decision = done();
-        let effects = self.unfinished_under(&held)?;
+        let effects = self.unfinished_of_delivery(&held)?;
         self.doubt_effects(effects, DoubtCause::LeaseExpired, &mut decision.changes);
-        crate::shard::state::held::forget_note(&held, &mut decision.changes);
+        crate::shard::state::open_delivery::forget_note(&held, &mut decision.changes);
         decision.changes.push(open(&held, waiting));
         Ok(decision)
     }

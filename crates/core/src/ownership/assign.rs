@@ -16,9 +16,9 @@ use super::ClusterView;
 use crate::id::{NodeId, ShardId};
 
 /// The node each shard is wished for, in the order of shards: none if no node takes part.
-pub fn spread(view: &ClusterView) -> Vec<Option<NodeId>> {
+pub fn assign(view: &ClusterView) -> Vec<Option<NodeId>> {
     let Some(mut room) = Room::new(view) else { return vec![None; view.shards.len()] };
-    let put = view.shards.iter().map(|held| held.put.filter(|node| room.put(*node)));
+    let put = view.shards.iter().map(|held| held.pinned_to.filter(|node| room.put(*node)));
     let mut wishes: Vec<Option<NodeId>> = put.collect();
     for (wish, held) in wishes.iter_mut().zip(&view.shards) {
         *wish = wish.or_else(|| held.node.filter(|node| room.take(*node)));

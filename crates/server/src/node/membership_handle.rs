@@ -13,7 +13,7 @@ use super::routes::Routes;
 
 /// The seat of a shard's task among the others.
 #[derive(Clone)]
-pub(crate) struct Seat {
+pub(crate) struct MembershipHandle {
     pub(crate) postgres: Arc<Postgres>,
     pub(crate) node: NodeId,
     /// What happens to its shard.
@@ -27,15 +27,15 @@ pub(crate) struct Seat {
 /// fails and the next one.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-impl Seat {
+impl MembershipHandle {
     pub(crate) fn new(
         postgres: Arc<Postgres>,
         node: NodeId,
         events: mpsc::UnboundedSender<Event>,
         renewed: watch::Receiver<Instant>,
         lease_ms: u64,
-    ) -> Seat {
-        Seat { postgres, node, events, renewed, lease_ms }
+    ) -> MembershipHandle {
+        MembershipHandle { postgres, node, events, renewed, lease_ms }
     }
 
     /// For how long the database has not renewed the lease of this node, if that is too long. A shard does not show it
@@ -48,7 +48,7 @@ impl Seat {
 }
 
 /// A node among others: its seat, and where shards are served.
-pub(crate) struct Among {
-    pub(crate) seat: Seat,
+pub(crate) struct ClusterHandle {
+    pub(crate) seat: MembershipHandle,
     pub(crate) routes: watch::Receiver<Routes>,
 }

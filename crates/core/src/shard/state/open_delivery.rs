@@ -5,7 +5,7 @@ use crate::id::{Lane, Offset};
 use crate::shard::state::{Group, Topic};
 
 /// An open entry that a caller may act on.
-pub(crate) struct Held<'a> {
+pub(crate) struct OpenDelivery<'a> {
     pub(crate) topic: &'a Topic,
     pub(crate) group: &'a Group,
     pub(crate) lane: Lane,
@@ -14,8 +14,8 @@ pub(crate) struct Held<'a> {
 }
 
 /// Stores a new state of the entry.
-pub(crate) fn open(held: &Held<'_>, entry: Entry) -> Change {
-    let Held { group, lane, offset, .. } = *held;
+pub(crate) fn open(held: &OpenDelivery<'_>, entry: Entry) -> Change {
+    let OpenDelivery { group, lane, offset, .. } = *held;
     // A lease that is only renewed stays with its holder.
     let holder = if entry.is_leased() {
         group.cursor(lane).open.get(offset).and_then(|open| open.holder)
@@ -26,9 +26,9 @@ pub(crate) fn open(held: &Held<'_>, entry: Entry) -> Change {
 }
 
 /// Deletes the row of its last error, if there is one.
-pub(crate) fn forget_note(held: &Held<'_>, changes: &mut Vec<Change>) {
+pub(crate) fn forget_note(held: &OpenDelivery<'_>, changes: &mut Vec<Change>) {
     if held.entry.error == LastError::Note {
-        let Held { group, lane, offset, .. } = *held;
+        let OpenDelivery { group, lane, offset, .. } = *held;
         let generation = group.cursor(lane).start.generation;
         changes.push(Change::NoteGone { generation, lane, offset });
     }

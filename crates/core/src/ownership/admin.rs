@@ -5,7 +5,7 @@ use crate::id::{NodeId, ShardId};
 
 /// It cannot be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum AdminError {
     /// It is not alive, or never was.
     #[error("there is no such node: `driftq node list` shows those that are alive")]
     NoNode,
@@ -22,28 +22,28 @@ pub enum Unfit {
 
 impl ClusterView {
     /// Whether a node may be told to give its shards up and take none, until it is told otherwise or ends.
-    pub fn may_drain(&self, node: NodeId) -> Result<(), Unfit> {
+    pub fn may_drain(&self, node: NodeId) -> Result<(), AdminError> {
         if !self.nodes.contains_key(&node) {
-            return Err(Unfit::NoNode);
+            return Err(AdminError::NoNode);
         }
         let mut others = self.nodes.iter().filter(|(id, _)| **id != node);
-        if others.any(|(_, view)| view.takes()) { Ok(()) } else { Err(Unfit::LastNode) }
+        if others.any(|(_, view)| view.takes()) { Ok(()) } else { Err(AdminError::LastNode) }
     }
 
     /// Whether a node may be told to take shards again.
-    pub fn may_undrain(&self, node: NodeId) -> Result<(), Unfit> {
-        self.nodes.contains_key(&node).then_some(()).ok_or(Unfit::NoNode)
+    pub fn may_undrain(&self, node: NodeId) -> Result<(), AdminError> {
+        self.nodes.contains_key(&node).then_some(()).ok_or(AdminError::NoNode)
     }
 
     /// Whether a shard may be put on a node, or, on none, be spread like the others.
-    pub fn may_put(&self, shard: ShardId, node: Option<NodeId>) -> Result<(), Unfit> {
+    pub fn may_put(&self, shard: ShardId, node: Option<NodeId>) -> Result<(), AdminError> {
         if shard.0 as usize >= self.shards.len() {
-            return Err(Unfit::NoShard);
+            return Err(AdminError::NoShard);
         }
         let Some(node) = node else { return Ok(()) };
-        match self.nodes.get(&node).ok_or(Unfit::NoNode)?.part {
+        match self.nodes.get(&node).ok_or(AdminError::NoNode)?.part {
             Part::Takes => Ok(()),
-            Part::Stops | Part::Drained | Part::Beside(_) => Err(Unfit::TakesNone),
+            Part::Stops | Part::Drained | Part::DuplicateAddress(_) => Err(AdminError::TakesNone),
         }
     }
 }

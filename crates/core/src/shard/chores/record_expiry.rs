@@ -21,8 +21,8 @@ impl Shard {
     /// There is a record of this bucket.
     pub(crate) fn plan_expiry(&mut self, bucket: u64) {
         self.volatile.last_bucket = self.volatile.last_bucket.max(bucket);
-        if !self.volatile.chores.contains_key(&Chore::Expire) {
-            self.set_chore(Chore::Expire, Some(look_at(self.now, bucket)));
+        if !self.volatile.chores.contains_key(&Chore::ExpireRecords) {
+            self.set_chore(Chore::ExpireRecords, Some(look_at(self.now, bucket)));
         }
     }
 
@@ -30,14 +30,14 @@ impl Shard {
         self.marks.get(&(MarkKind::Expiry, 0)).copied().unwrap_or(0)
     }
 
-    pub(crate) fn expire_reads(&self) -> Reads {
+    pub(crate) fn expire_records_reads(&self) -> Reads {
         vec![Lookup::Ending { from: self.expired_to() }]
     }
 }
 
 impl Context<'_> {
     /// One bounded step.
-    pub(crate) fn expire(&self) -> Decided {
+    pub(crate) fn expire_records(&self) -> Decided {
         let from = self.expired_to();
         let buckets = self.rows.ending(from)?;
         let (over, left) =
@@ -50,8 +50,10 @@ impl Context<'_> {
                 _ if is_full => Some(self.now),
                 next => next.map(|bucket| look_at(self.now, bucket)),
             };
-        let mut decision =
-            Decision { volatile: vec![VolatileChange::Chore(Chore::Expire, next)], ..done() };
+        let mut decision = Decision {
+            volatile: vec![VolatileChange::Chore(Chore::ExpireRecords, next)],
+            ..done()
+        };
         if !over.is_empty() || (from.max(1)..=self.now.0).contains(&unseen) {
             let to = match over {
                 // There may be more of the last one.

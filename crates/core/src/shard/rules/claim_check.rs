@@ -1,10 +1,10 @@
 //! Whether what was said beside a token agrees with it.
 
-use crate::command::{Beside, Rejection};
+use crate::command::{ExpectedDelivery, Rejection};
 use crate::shard::{Group, Topic};
 use crate::token::LeaseToken;
 
-impl Beside {
+impl ExpectedDelivery {
     pub(crate) fn agrees(
         &self,
         token: &LeaseToken,

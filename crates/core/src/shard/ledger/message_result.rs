@@ -3,7 +3,7 @@
 
 use crate::change::Change;
 use crate::command::Rejection;
-use crate::effect::{EffectResult, EffectRow, EffectState, Outcome, Under};
+use crate::effect::{DeliveryRef, EffectResult, EffectRow, EffectState, Outcome};
 use crate::id::Text;
 use crate::limits::PARKED_RETRY_MS;
 use crate::message::Message;
@@ -12,11 +12,11 @@ use crate::settings::OnDoubt;
 use crate::shard::context::Context;
 use crate::shard::ledger::Effects;
 use crate::shard::ledger::begin::{accepted_at, hold_of, is_of_earlier_life};
-use crate::shard::state::held::Held;
+use crate::shard::state::open_delivery::OpenDelivery;
 use crate::time::Timestamp;
 
 /// The effect of a message's own key, ended by its commit.
-pub(crate) struct Own {
+pub(crate) struct MessageResult {
     row: EffectRow,
     /// Its fence was granted for this.
     is_granted: bool,
@@ -26,16 +26,16 @@ pub(crate) struct Own {
 
 impl Context<'_> {
     /// The effect of the message's own key, if this is its end.
-    pub(crate) fn own_result(
+    pub(crate) fn message_result(
         &self,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         message: &Message,
         result: &EffectResult,
         effects: &mut Effects,
-    ) -> Result<Option<Own>, Refusal> {
+    ) -> Result<Option<MessageResult>, Refusal> {
         let outcome = Outcome { result: Some(result.clone()), ..Outcome::default() };
         super::finish::check_outcome(crate::command::FinishStatus::Succeeded, &outcome)?;
-        let under = Under { hold: hold_of(held), message: self.id_of(held, message) };
+        let under = DeliveryRef { hold: hold_of(held), message: self.id_of(held, message) };
         let name = self.delivery_effect(held, message, None)?;
         let is_own = |row: &&mut EffectRow| row.name == name;
         let owner = self.owners.name(held.entry.owner);
@@ -52,7 +52,7 @@ impl Context<'_> {
             let Some(ended) = succeeded(self.now, again, outcome)? else { return Ok(None) };
             let is_granted = ended.fence != row.fence;
             row.clone_from(&ended);
-            return Ok(Some(Own { row: ended, is_granted, is_begun: true }));
+            return Ok(Some(MessageResult { row: ended, is_granted, is_begun: true }));
         }
         let known = self.find_effect(&name)?;
         let before = known.as_ref().map(|row| row.fence);
@@ -95,13 +95,13 @@ impl Context<'_> {
         let ended = succeeded(self.now, EffectRow { under: Some(under), expires, ..row }, outcome)?;
         Ok(ended.map(|row| {
             let is_granted = before != Some(row.fence);
-            Own { row, is_granted, is_begun: false }
+            MessageResult { row, is_granted, is_begun: false }
         }))
     }
 
     /// It is a begin and a finish in one.
-    pub(crate) fn put_own(&self, own: Own, changes: &mut Vec<Change>) {
-        let Own { row, is_granted, is_begun } = own;
+    pub(crate) fn put_message_result(&self, own: MessageResult, changes: &mut Vec<Change>) {
+        let MessageResult { row, is_granted, is_begun } = own;
         if is_granted {
             self.audit_begin(&row, changes);
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use driftq_core::ownership::{ClusterView, Held, NodeView, Part, spread};
+use driftq_core::ownership::{ClusterView, NodeView, Part, ShardOwner, assign};
 use driftq_core::{Epoch, NodeId};
 use proptest::prelude::*;
 
@@ -15,11 +15,11 @@ fn id(number: u64) -> NodeId {
 fn cluster(nodes: impl IntoIterator<Item = u64>, shards: usize) -> ClusterView {
     let node = |number| (id(number), NodeView { address: "".into(), part: Part::Takes });
     let nodes = nodes.into_iter().map(node).collect();
-    ClusterView { nodes, shards: vec![Held::default(); shards], ..ClusterView::default() }
+    ClusterView { nodes, shards: vec![ShardOwner::default(); shards], ..ClusterView::default() }
 }
 
 fn carry_out(view: &mut ClusterView) {
-    let wishes = spread(view);
+    let wishes = assign(view);
     for (held, wish) in view.shards.iter_mut().zip(wishes) {
         held.node = wish;
     }
@@ -27,7 +27,7 @@ fn carry_out(view: &mut ClusterView) {
 
 fn given(view: &ClusterView) -> Vec<usize> {
     let mut given: BTreeMap<NodeId, usize> = view.nodes.keys().map(|node| (*node, 0)).collect();
-    for node in spread(view).into_iter().flatten() {
+    for node in assign(view).into_iter().flatten() {
         *given.get_mut(&node).expect("wished for a live node") += 1;
     }
     given.into_values().collect()
@@ -73,7 +73,7 @@ fn shards_go_to_the_node_that_ranks_them_highest() {
     for node in 1..=4 {
         view.nodes.extend([(NodeId(node), NodeView { address: "".into(), part: Part::Takes })]);
     }
-    let wishes: Vec<u64> = spread(&view).into_iter().flatten().map(|node| node.0).collect();
+    let wishes: Vec<u64> = assign(&view).into_iter().flatten().map(|node| node.0).collect();
     assert_eq!(wishes, [4, 1, 2, 1, 2, 4, 3, 3]);
 }
 
@@ -87,7 +87,8 @@ fn any_view() -> impl Strategy<Value = ClusterView> {
                 view.nodes.get_mut(&id(number as u64)).expect("a node").part = Part::Stops;
             }
         }
-        let held = |node: Option<u64>| Held { epoch: Epoch(1), node: node.map(id), put: None };
+        let held =
+            |node: Option<u64>| ShardOwner { epoch: Epoch(1), node: node.map(id), pinned_to: None };
         view.shards = shards.into_iter().map(held).collect();
         view
     })
@@ -98,7 +99,7 @@ fn any_view_with_some_put() -> impl Strategy<Value = ClusterView> {
     let put = prop::collection::vec(prop::option::weighted(0.3, 0..12_u64), 64);
     (any_view(), put).prop_map(|(mut view, put)| {
         for (held, put) in view.shards.iter_mut().zip(put) {
-            held.put = put.map(id);
+            held.pinned_to = put.map(id);
         }
         view
     })
@@ -111,7 +112,7 @@ fn what_is_put_somewhere_takes_the_place_of_another() {
     let (shard, from) = (0, before.shards[0].node.expect("it is held"));
     let to = *before.nodes.keys().find(|node| **node != from).expect("another");
     let mut after = before.clone();
-    after.shards[shard].put = Some(to);
+    after.shards[shard].pinned_to = Some(to);
     carry_out(&mut after);
     assert_eq!(after.shards[shard].node, Some(to));
     assert_eq!((moved(&before, &after), given(&after)), (2, vec![4, 4, 4]));
@@ -128,8 +129,8 @@ proptest! {
     #[test]
     fn what_is_put_on_a_node_that_takes_part_is_there(view in any_view_with_some_put()) {
         let takes = |node: NodeId| view.nodes.get(&node).is_some_and(NodeView::takes);
-        for (held, wish) in view.shards.iter().zip(spread(&view)) {
-            if let Some(put) = held.put.filter(|node| takes(*node)) {
+        for (held, wish) in view.shards.iter().zip(assign(&view)) {
+            if let Some(put) = held.pinned_to.filter(|node| takes(*node)) {
                 prop_assert_eq!(wish, Some(put));
             }
         }
@@ -138,21 +139,21 @@ proptest! {
     /// … and nobody has more than its share who was not given more.
     #[test]
     fn all_are_wished_for_somebody(view in any_view_with_some_put()) {
-        let wishes = spread(&view);
+        let wishes = assign(&view);
         let taking = view.nodes.values().filter(|node| node.takes()).count();
         prop_assume!(taking > 0);
         prop_assert!(wishes.iter().all(Option::is_some));
         let share = view.shards.len().div_ceil(taking);
         for id in view.nodes.keys() {
             let given = wishes.iter().filter(|wish| **wish == Some(*id)).count();
-            let put = view.shards.iter().filter(|held| held.put == Some(*id)).count();
+            let put = view.shards.iter().filter(|held| held.pinned_to == Some(*id)).count();
             prop_assert!(given <= share.max(put), "{} of {}, {} put", given, share, put);
         }
     }
 
     #[test]
     fn nodes_that_take_part_differ_by_one_shard_at_most(view in any_view()) {
-        let wishes = spread(&view);
+        let wishes = assign(&view);
         let taking: Vec<NodeId> =
             view.nodes.iter().filter(|(_, node)| node.takes()).map(|(id, _)| *id).collect();
         prop_assert_eq!(wishes.iter().flatten().count(), if taking.is_empty() { 0 } else { wishes.len() });
@@ -166,7 +167,7 @@ proptest! {
     /// … than what balance asks for: each node keeps what it holds up to its share.
     #[test]
     fn no_more_shards_move_than_must(view in any_view()) {
-        let wishes = spread(&view);
+        let wishes = assign(&view);
         let taking = view.nodes.values().filter(|node| node.takes()).count();
         prop_assume!(taking > 0);
         let (share, mut more) = (view.shards.len() / taking, view.shards.len() % taking);
@@ -186,12 +187,12 @@ proptest! {
     fn wishes_do_not_change_while_they_are_carried_out(
         mut view in any_view_with_some_put(), steps in prop::collection::vec(any::<(prop::sample::Index, bool)>(), 0..64),
     ) {
-        let wishes = spread(&view);
+        let wishes = assign(&view);
         for (shard, is_claimed) in steps {
             let number = shard.index(view.shards.len());
             let held = &mut view.shards[number];
             held.node = if is_claimed || held.node == wishes[number] { wishes[number] } else { None };
-            prop_assert_eq!(&spread(&view), &wishes);
+            prop_assert_eq!(&assign(&view), &wishes);
         }
     }
 }

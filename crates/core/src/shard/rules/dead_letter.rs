@@ -12,7 +12,7 @@ use crate::refusal::{Decided, Refusal};
 use crate::shard::context::Context;
 use crate::shard::ledger::Effects;
 use crate::shard::rules::tombstone::Ended;
-use crate::shard::state::held::Held;
+use crate::shard::state::open_delivery::OpenDelivery;
 use crate::shard::{Group, Shard, Topic, done};
 use crate::time::Timestamp;
 
@@ -20,7 +20,7 @@ use crate::time::Timestamp;
 pub(crate) const LISTED_ERROR_BYTES: usize = 64;
 
 /// Who is to be buried.
-pub(crate) struct Burial<'a> {
+pub(crate) struct DeadLettering<'a> {
     pub(crate) topic: &'a Topic,
     pub(crate) group: &'a Group,
     pub(crate) lane: Lane,
@@ -50,29 +50,45 @@ pub(crate) struct Letter<'a> {
     pub(crate) message: Message,
 }
 
-impl<'a> Burial<'a> {
-    pub(crate) fn of(held: &Held<'a>, reason: DeathReason, last_error: Option<Text>) -> Burial<'a> {
-        let Held { topic, group, lane, offset, entry } = *held;
-        Burial { topic, group, lane, offset, entry: Some(entry), reason, last_error }
+impl<'a> DeadLettering<'a> {
+    pub(crate) fn of(
+        held: &OpenDelivery<'a>,
+        reason: DeathReason,
+        last_error: Option<Text>,
+    ) -> DeadLettering<'a> {
+        let OpenDelivery { topic, group, lane, offset, entry } = *held;
+        DeadLettering { topic, group, lane, offset, entry: Some(entry), reason, last_error }
     }
 }
 
 impl Context<'_> {
     /// Ends the delivery and stores the dead letter.
-    pub(crate) fn bury(&self, burial: &Burial<'_>, effects: Effects, cause: DoubtCause) -> Decided {
-        let Burial { topic, group, lane, offset, .. } = *burial;
+    pub(crate) fn dead_letter(
+        &self,
+        dead_lettering: &DeadLettering<'_>,
+        effects: Effects,
+        cause: DoubtCause,
+    ) -> Decided {
+        let DeadLettering { topic, group, lane, offset, .. } = *dead_lettering;
         let message = self.message_at(topic.row.id, lane, offset)?;
-        let last_error = match &burial.last_error {
+        let last_error = match &dead_lettering.last_error {
             Some(text) => text.clone(),
-            None => self.last_error(group, lane, offset, burial.entry)?,
+            None => self.last_error(group, lane, offset, dead_lettering.entry)?,
         };
         let mut decision = done();
         let until = effects.kept_ms().map(|kept_ms| self.now.after(kept_ms));
-        if let Some(entry) = burial.entry {
-            let held = Held { topic, group, lane, offset, entry };
+        if let Some(entry) = dead_lettering.entry {
+            let held = OpenDelivery { topic, group, lane, offset, entry };
             self.orphan_effects(&held, effects, cause, &mut decision.changes);
         }
-        self.bury_message(self.now, burial, &message, last_error, until, &mut decision.changes);
+        self.dead_letter_message(
+            self.now,
+            dead_lettering,
+            &message,
+            last_error,
+            until,
+            &mut decision.changes,
+        );
         Ok(decision)
     }
 
@@ -119,17 +135,17 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// The changes of a burial whose message is at hand.
-    pub(crate) fn bury_message(
+    /// The changes of a dead_lettering whose message is at hand.
+    pub(crate) fn dead_letter_message(
         &self,
         now: Timestamp,
-        burial: &Burial<'_>,
+        dead_lettering: &DeadLettering<'_>,
         message: &Arc<Message>,
         last_error: Text,
         effects_until: Option<Timestamp>,
         changes: &mut Vec<Change>,
     ) {
-        let Burial { topic, group, lane, offset, entry, reason, .. } = *burial;
+        let DeadLettering { topic, group, lane, offset, entry, reason, .. } = *dead_lettering;
         let id = self.message_id(topic.row.id, lane, offset).under(message.restore);
         let letter = Letter {
             source: topic,
@@ -153,12 +169,12 @@ impl Shard {
         let seq = self.store_letter(now, letter, changes);
         let asked = reason == DeathReason::Final;
         if let Some(entry) = entry {
-            let held = Held { topic, group, lane, offset, entry };
+            let held = OpenDelivery { topic, group, lane, offset, entry };
             self.end(&held, End::Dead { asked }, changes);
         }
         let attempt = entry.map_or(0, |entry| entry.attempt);
         let ended = Ended::Dead { asked, seq };
-        self.bury_under(now, &topic.settings, group, lane, offset, attempt, ended, changes);
+        self.put_tombstone(now, &topic.settings, group, lane, offset, attempt, ended, changes);
     }
 
     /// Stores a dead letter, lists it and counts it. Returns its number.

@@ -1,6 +1,6 @@
 //! What a person asks of nodes and shards.
 
-use driftq_core::ownership::{NodeRow, RULES, Shown, Unfit};
+use driftq_core::ownership::{AdminError, NodeRow, RULES, Shown};
 use driftq_core::{NodeId, ShardId, Timestamp};
 use expect_test::expect;
 
@@ -278,17 +278,17 @@ fn whoever_comes_to_my_address_is_nobody() {
 fn what_cannot_be_done_is_refused() {
     let view = view("n1 n2- n3! / 0:1@n1").view();
     let [one, two, three, four] = [1, 2, 3, 4].map(NodeId);
-    assert_eq!(view.may_drain(one), Err(Unfit::LastNode));
+    assert_eq!(view.may_drain(one), Err(AdminError::LastNode));
     assert_eq!(view.may_drain(two), Ok(()));
-    assert_eq!(view.may_drain(four), Err(Unfit::NoNode));
+    assert_eq!(view.may_drain(four), Err(AdminError::NoNode));
     assert_eq!(view.may_undrain(two), Ok(()));
-    assert_eq!(view.may_undrain(four), Err(Unfit::NoNode));
+    assert_eq!(view.may_undrain(four), Err(AdminError::NoNode));
     assert_eq!(view.may_put(ShardId(0), Some(one)), Ok(()));
     assert_eq!(view.may_put(ShardId(0), None), Ok(()));
-    assert_eq!(view.may_put(ShardId(1), Some(one)), Err(Unfit::NoShard));
-    assert_eq!(view.may_put(ShardId(0), Some(two)), Err(Unfit::TakesNone));
-    assert_eq!(view.may_put(ShardId(0), Some(three)), Err(Unfit::TakesNone));
-    assert_eq!(view.may_put(ShardId(0), Some(four)), Err(Unfit::NoNode));
+    assert_eq!(view.may_put(ShardId(1), Some(one)), Err(AdminError::NoShard));
+    assert_eq!(view.may_put(ShardId(0), Some(two)), Err(AdminError::TakesNone));
+    assert_eq!(view.may_put(ShardId(0), Some(three)), Err(AdminError::TakesNone));
+    assert_eq!(view.may_put(ShardId(0), Some(four)), Err(AdminError::NoNode));
 }
 
 /// The clock of the database was set back: who died before that looks as if it had just been renewed.

@@ -9,7 +9,7 @@ use crate::change::{
 };
 use crate::id::{Generation, GroupId, Lane, OwnerId, TopicId};
 use crate::message::DeathReason;
-use crate::pack::named::{put_dead, put_group, put_topic};
+use crate::pack::json_rows::{put_dead, put_group, put_topic};
 use crate::pack::{dead_row, group_row, plain, topic_row, verify};
 use crate::row::{Columns, Key, Row};
 use crate::settings::{Groups, Keyless, OnDoubt, RetryPolicy, SettingsPatch};

@@ -19,7 +19,7 @@ impl Context<'_> {
         let starts = match start {
             Start::Earliest => earliest(topic),
             Start::Latest => latest(topic),
-            Start::Time(at) => self.offsets_since(topic, at)?,
+            Start::Time(at) => self.offsets_for_time(topic, at)?,
         };
         let (row, ids) = self.new_group(topic, name, &starts)?;
         let mut changes = Vec::new();

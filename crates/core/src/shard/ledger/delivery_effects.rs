@@ -1,13 +1,13 @@
 //! Effects under a delivery: what becomes of them when its attempt, or its message, is over.
 
 use crate::change::{Change, Reads};
-use crate::command::{Hold, Rejection};
+use crate::command::{LeaseId, Rejection};
 use crate::effect::{DoubtCause, EffectRow, EffectState};
 use crate::id::Text;
 use crate::refusal::Refusal;
 use crate::row::Hash16;
 use crate::shard::context::Context;
-use crate::shard::state::held::Held;
+use crate::shard::state::open_delivery::OpenDelivery;
 use crate::time::Timestamp;
 
 impl Context<'_> {
@@ -26,7 +26,7 @@ impl Context<'_> {
     /// The message is done: the time of its outcomes begins. Refused while one is not known.
     pub(crate) fn end_effects(
         &self,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         effects: Effects,
         changes: &mut Vec<Change>,
     ) -> Result<(), Rejection> {
@@ -43,7 +43,7 @@ impl Context<'_> {
     /// The message is a dead letter: the time of what is known begins, the rest stays in doubt.
     pub(crate) fn orphan_effects(
         &self,
-        held: &Held<'_>,
+        held: &OpenDelivery<'_>,
         mut effects: Effects,
         cause: DoubtCause,
         changes: &mut Vec<Change>,
@@ -56,8 +56,8 @@ impl Context<'_> {
         self.let_go(held, effects, changes);
     }
 
-    fn let_go(&self, held: &Held<'_>, effects: Effects, changes: &mut Vec<Change>) {
-        let Held { lane, offset, .. } = *held;
+    fn let_go(&self, held: &OpenDelivery<'_>, effects: Effects, changes: &mut Vec<Change>) {
+        let OpenDelivery { lane, offset, .. } = *held;
         let generation = held.group.cursor(lane).start.generation;
         let gone = |hash| Change::HeldGone { generation, lane, offset, hash };
         changes.extend(effects.hashes.into_iter().map(gone));
@@ -72,11 +72,11 @@ impl Context<'_> {
     }
 
     /// Effects of an open entry. Nothing is read where none were begun.
-    pub(crate) fn effects_under(&self, held: &Held<'_>) -> Result<Effects, Refusal> {
+    pub(crate) fn effects_of_delivery(&self, held: &OpenDelivery<'_>) -> Result<Effects, Refusal> {
         if held.entry.begun == 0 {
             return Ok(Effects::default());
         }
-        let Held { group, lane, offset, .. } = *held;
+        let OpenDelivery { group, lane, offset, .. } = *held;
         let generation = group.cursor(lane).start.generation;
         let hashes = self.rows.held(generation, lane, offset)?;
         let mut rows = Vec::new();
@@ -91,14 +91,14 @@ impl Context<'_> {
         if !needs.is_empty() {
             return Err(needs.into());
         }
-        let hold = Hold { group: group.row.id, lane, generation, offset, attempt: 0 };
+        let hold = LeaseId { group: group.row.id, lane, generation, offset, attempt: 0 };
         let is_own = |row: &EffectRow| row.under.is_some_and(|under| under.is_of_same_entry(&hold));
         let (rows, others) = rows.into_iter().partition(is_own);
         Ok(Effects { hashes, rows, others })
     }
 
     /// Whether an effect was begun under an open entry before. Nothing is read where none was.
-    pub(super) fn holds(&self, held: &Held<'_>, hash: Hash16) -> Result<bool, Refusal> {
+    pub(super) fn holds(&self, held: &OpenDelivery<'_>, hash: Hash16) -> Result<bool, Refusal> {
         if held.entry.begun == 0 {
             return Ok(false);
         }
