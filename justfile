@@ -144,9 +144,9 @@ crash-in PROFILE KILLS PART:
         target/{{ if PROFILE == 'dev' { 'debug' } else { PROFILE } }}/driftq {{ KILLS }} {{ PART }}
 
 # Whether the tools that break a cluster do what they say, all or PART, on PostgreSQL VERSION
-rig PART='' VERSION='':
+harness-selftest PART='' VERSION='':
     cargo build --quiet -p driftq-e2e
-    target/debug/rig {{ PART }} {{ VERSION }}
+    target/debug/harness_selftest {{ PART }} {{ VERSION }}
 
 # The workers of examples/ against the real server; one of them and the server are killed in the middle
 examples:

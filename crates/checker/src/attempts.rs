@@ -8,31 +8,31 @@ use crate::history::How;
 use crate::ids::{Column, EntryId, FastMap};
 use crate::invariant::Invariant::I60;
 use crate::report::Findings;
-use crate::story::{Batch, Seen, Step, Story};
+use crate::timeline::{Batch, Seen, Step, Timeline};
 
 /// Judges every message that dies as exhausted.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    if !story.moments.iter().any(|moment| matches!(moment.seen, Seen::Written { .. })) {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    if !timeline.moments.iter().any(|moment| matches!(moment.seen, Seen::Written { .. })) {
         return;
     }
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
-        entries: story.places.entries.column(Entry::default()),
+        entries: timeline.places.entries.column(Entry::default()),
         epochs: FastMap::default(),
     };
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         match moment.seen {
             Seen::Written { entry, attempt } => judge.shown(entry, attempt),
             Seen::Delivered { entry, delivery, .. } => judge.shown(entry, delivery.lease.attempt),
-            Seen::Committed(batch) => judge.batch(&story.batches[batch]),
+            Seen::Committed(batch) => judge.batch(&timeline.batches[batch]),
             Seen::Invoked(_) | Seen::Answered(_) | Seen::Left(_) => {}
         }
     }
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     entries: Column<EntryId, Entry>,
     /// The epoch of the last batch of each shard.
@@ -62,7 +62,7 @@ impl Judge<'_, '_> {
     fn batch(&mut self, batch: &Batch) {
         let epoch = batch.epoch;
         self.epochs.insert(batch.shard, epoch);
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             match *step {
                 Step::Granted { entry, granted } => {
                     let known = &mut self.entries[entry];
@@ -76,7 +76,7 @@ impl Judge<'_, '_> {
                 }
                 Step::Died { entry, reason: "exhausted", .. } => {
                     if let Some(attempt) = self.entries[entry].unshown {
-                        let text = self.story.places.entry_text(entry);
+                        let text = self.timeline.places.entry_text(entry);
                         let says = format_args!(
                             "{text} dies, and no consumer was shown attempt {attempt}"
                         );

@@ -7,30 +7,30 @@ use crate::history::Verb;
 use crate::ids::{Column, CursorId, FastMap, NameId, ReaderId};
 use crate::invariant::Invariant::{I1, I13, I20, I21, I22};
 use crate::report::Findings;
-use crate::story::{Ask, Outcome, Seen, Story};
+use crate::timeline::{Ask, Outcome, Seen, Timeline};
 
 /// Judges the end of every message, and every dead letter.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
         fates: FastMap::default(),
         keys: FastMap::default(),
         has_redrives: false,
-        read_since: story.places.readers.column(None),
-        is_disturbed: story.places.cursors.column(false),
-        is_reader_disturbed: story.places.readers.column(false),
+        read_since: timeline.places.readers.column(None),
+        is_disturbed: timeline.places.cursors.column(false),
+        is_reader_disturbed: timeline.places.readers.column(false),
     };
     judge.listen();
     judge.dead_letters();
-    if let Some(ended) = story.ended {
+    if let Some(ended) = timeline.ended {
         judge.unsettled(ended);
         judge.unread(ended);
     }
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     fates: FastMap<(CursorId, u64), Fate>,
     /// The idempotency key under which each body was sent.
@@ -62,27 +62,27 @@ impl Fate {
 
 impl Judge<'_, '_> {
     fn listen(&mut self) {
-        let places = &self.story.places;
-        for moment in &self.story.moments {
+        let places = &self.timeline.places;
+        for moment in &self.timeline.moments {
             if let Seen::Delivered { entry, .. } = moment.seen {
                 let cursor = places.cursor_of(entry);
                 let fate = self.fates.entry((cursor, places.offset_of(entry))).or_default();
                 fate.is_delivered = true;
                 self.read_since[places.cursors.key(cursor).0].get_or_insert(moment.seq);
             } else if let Seen::Answered(call) = moment.seen
-                && let Ask::CreateGroup(reader, _) = self.story.calls[call].ask
-                && self.story.calls[call].outcome.is_done()
+                && let Ask::CreateGroup(reader, _) = self.timeline.calls[call].ask
+                && self.timeline.calls[call].outcome.is_done()
             {
                 self.read_since[reader].get_or_insert(moment.seq);
             }
         }
-        for call in self.story.calls.iter().filter(|call| !call.outcome.is_refused()) {
+        for call in self.timeline.calls.iter().filter(|call| !call.outcome.is_refused()) {
             self.asked(call.ask);
         }
     }
 
     fn asked(&mut self, ask: Ask<'_>) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         match ask {
             Ask::Settle(settle) => {
                 let cursor = places.cursor_of(settle.entry);
@@ -92,7 +92,7 @@ impl Judge<'_, '_> {
                 fate.is_final |= matches!(settle.verb, Verb::Final);
             }
             Ask::Commit(commit) => {
-                let commit = &self.story.commits[commit];
+                let commit = &self.timeline.commits[commit];
                 self.asked(Ask::Settle(commit.settle));
                 for send in &commit.produce {
                     self.asked(Ask::Produce(*send));
@@ -137,9 +137,9 @@ impl Judge<'_, '_> {
     }
 
     fn dead_letters(&mut self) {
-        for told in self.story.dead_letters.iter().filter(|told| !told.has_come_back()) {
+        for told in self.timeline.dead_letters.iter().filter(|told| !told.has_come_back()) {
             let letter = told.letter;
-            let text = self.story.places.position_text(told.at);
+            let text = self.timeline.places.position_text(told.at);
             let group = &letter.group;
             let fate = self.fates.entry((told.cursor, letter.offset)).or_default();
             if fate.is_dead && !self.is_disturbed[told.cursor] {
@@ -167,7 +167,7 @@ impl Judge<'_, '_> {
 
     /// What was delivered and neither acked nor dead.
     fn unsettled(&mut self, ended: u64) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         for (&(cursor, offset), fate) in &self.fates {
             let is_settled = fate.is_acked || fate.is_dead;
             if fate.is_delivered && !is_settled && !self.is_disturbed[cursor] {
@@ -180,14 +180,14 @@ impl Judge<'_, '_> {
 
     /// What was produced and never delivered.
     fn unread(&mut self, ended: u64) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let mut readers = places.names.column(Vec::new());
         for reader in places.readers.ids().filter(|id| !self.is_reader_disturbed[*id]) {
             if let Some(since) = self.read_since[reader] {
                 readers[places.readers.key(reader).0].push((reader, since));
             }
         }
-        for call in self.story.calls.iter() {
+        for call in self.timeline.calls.iter() {
             let (Ask::Produce(_), Outcome::Produced { at, deduplicated: false, .. }) =
                 (call.ask, call.outcome)
             else {

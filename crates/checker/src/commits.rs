@@ -7,28 +7,28 @@ use crate::history::{self, How, Name, Verb};
 use crate::ids::{CallId, Column, CommitId, CursorId, EntryId, FastMap, FastSet, LabelId};
 use crate::invariant::Invariant::{self, I6, I12, I17, I34, I55};
 use crate::report::Findings;
-use crate::story::{Ask, Batch, Outcome, Seen, Send, Step, Story};
+use crate::timeline::{Ask, Batch, Outcome, Seen, Send, Step, Timeline};
 
 /// Judges every commit.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    if !story.has_facts() {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    if !timeline.has_facts() {
         return;
     }
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
         senders: FastMap::default(),
         stored: FastMap::default(),
         sent: FastSet::default(),
         done: FastMap::default(),
         decided: FastSet::default(),
-        generations: story.places.cursors.column(None),
+        generations: timeline.places.cursors.column(None),
     };
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         match moment.seen {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(call),
-            Seen::Committed(batch) => judge.batch(&story.batches[batch]),
+            Seen::Committed(batch) => judge.batch(&timeline.batches[batch]),
             Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
@@ -38,7 +38,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
 type Attempt = (EntryId, u32);
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     /// Whose commit has each body.
     senders: FastMap<u64, Attempt>,
@@ -64,24 +64,24 @@ struct Done<'a> {
 
 impl<'a> Judge<'_, 'a> {
     fn commit_of(&self, call: CallId) -> Option<CommitId> {
-        if let Ask::Commit(commit) = self.story.calls[call].ask { Some(commit) } else { None }
+        if let Ask::Commit(commit) = self.timeline.calls[call].ask { Some(commit) } else { None }
     }
 
     fn attempt_of(&self, commit: CommitId) -> Attempt {
-        let settle = self.story.commits[commit].settle;
+        let settle = self.timeline.commits[commit].settle;
         (settle.entry, settle.attempt)
     }
 
     fn invoked(&mut self, call: CallId) {
         let Some(commit) = self.commit_of(call) else { return };
         let attempt = self.attempt_of(commit);
-        for send in &self.story.commits[commit].produce {
+        for send in &self.timeline.commits[commit].produce {
             self.senders.insert(send.content.body, attempt);
         }
     }
 
     fn answered(&mut self, id: CallId) {
-        let call = &self.story.calls[id];
+        let call = &self.timeline.calls[id];
         let is_decided = call.outcome.is_done() || call.outcome.is_refused_by_the_ledger();
         if let Some(commit) = self.commit_of(id)
             && is_decided
@@ -94,17 +94,17 @@ impl<'a> Judge<'_, 'a> {
 
     fn batch(&mut self, batch: &Batch) {
         let mut shown = Shown::default();
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             self.step(step, &mut shown);
         }
         let mut committed: FastSet<Attempt> = FastSet::default();
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             if let Step::Committed { call, until } = *step
                 && let Some(commit) = self.commit_of(call)
             {
                 committed.insert(self.attempt_of(commit));
                 self.is_whole(batch.seq, commit, &shown);
-                let asked = self.story.commits[commit].asked;
+                let asked = self.timeline.commits[commit].asked;
                 let done = Done { asked, seq: batch.seq, until };
                 let attempt = self.attempt_of(commit);
                 if self.done.insert(attempt, done).is_some() {
@@ -118,7 +118,7 @@ impl<'a> Judge<'_, 'a> {
                 self.breaks(I55, batch.seq, *attempt, says);
             }
         }
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             if let Step::Decided { call } = *step
                 && let Some(commit) = self.commit_of(call)
             {
@@ -132,7 +132,7 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn step(&mut self, step: &Step<'_>, shown: &mut Shown) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         match step {
             Step::Stored(put) => {
                 let body = put.stored.message.body;
@@ -169,8 +169,8 @@ impl<'a> Judge<'_, 'a> {
 
     /// Everything that a commit asks for is in the batch that commits it.
     fn is_whole(&mut self, seq: u64, commit: CommitId, shown: &Shown) {
-        let (attempt, verb) = (self.attempt_of(commit), self.story.commits[commit].settle.verb);
-        let places = &self.story.places;
+        let (attempt, verb) = (self.attempt_of(commit), self.timeline.commits[commit].settle.verb);
+        let places = &self.timeline.places;
         let topic = places.names.key(places.topic_of(places.cursor_of(attempt.0)));
         let is_end = |how: &How| match (verb, how) {
             (Verb::Ack, How::Acked) | (Verb::Final, How::Dead { asked: true }) => true,
@@ -184,7 +184,7 @@ impl<'a> Judge<'_, 'a> {
         if !shown.ended.iter().any(|(of, how)| *of == attempt && is_end(how)) {
             self.breaks(I55, seq, attempt, format_args!("is committed, and not ended as {verb:?}"));
         }
-        for send in &self.story.commits[commit].produce {
+        for send in &self.timeline.commits[commit].produce {
             let body = send.content.body;
             // A key may have brought it there before.
             let was_there = send.identity.is_some() && self.stored.contains_key(&body);
@@ -197,10 +197,10 @@ impl<'a> Judge<'_, 'a> {
     /// Judges the answer to a commit that this batch decided, if its caller got one.
     fn decided(&mut self, batch: &Batch, call: CallId, commit: CommitId, is_now: bool) {
         let attempt = self.attempt_of(commit);
-        let asked = self.story.commits[commit].asked;
+        let asked = self.timeline.commits[commit].asked;
         let done = self.done.get(&attempt).copied();
-        let answered = self.story.calls[call].answered;
-        match self.story.calls[call].outcome {
+        let answered = self.timeline.calls[call].answered;
+        match self.timeline.calls[call].outcome {
             Outcome::Committed { produced, repeated } => {
                 if done.is_none_or(|done| done.asked != asked) || (!repeated && !is_now) {
                     self.breaks(I12, answered, attempt, format_args!("is told done, and is not"));
@@ -210,7 +210,7 @@ impl<'a> Judge<'_, 'a> {
                 self.told_where(invariant, answered, commit, produced);
             }
             // Its attempt may have been granted, and committed, anew after the restore.
-            Outcome::Refused { .. } if self.story.commits[commit].is_outdated => {}
+            Outcome::Refused { .. } if self.timeline.commits[commit].is_outdated => {}
             Outcome::Refused { code, .. } => {
                 let Some(done) = done.filter(|done| done.asked == asked) else { return };
                 // In one batch a refusal may have come first.
@@ -241,7 +241,7 @@ impl<'a> Judge<'_, 'a> {
         commit: CommitId,
         produced: &[Option<Name>],
     ) {
-        let labels = &self.story.places.labels;
+        let labels = &self.timeline.places.labels;
         let is_so = |(send, told): (&Send<'_>, &Option<Name>)| match told {
             Some(id) => {
                 let stored = self.stored.get(&send.content.body);
@@ -249,7 +249,7 @@ impl<'a> Judge<'_, 'a> {
             }
             None => self.sent.contains(&send.content.body),
         };
-        let sends = &self.story.commits[commit].produce;
+        let sends = &self.timeline.commits[commit].produce;
         if sends.len() != produced.len() || !sends.iter().zip(produced).all(is_so) {
             let says = format_args!("is told {produced:?}, which is not where its messages are");
             self.breaks(invariant, seq, self.attempt_of(commit), says);
@@ -257,7 +257,7 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn is_current(&self, entry: EntryId) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         self.generations[places.cursor_of(entry)] == Some(places.generation_of(entry))
     }
 
@@ -268,7 +268,7 @@ impl<'a> Judge<'_, 'a> {
         (entry, attempt): Attempt,
         says: std::fmt::Arguments<'_>,
     ) {
-        let text = self.story.places.entry_text(entry);
+        let text = self.timeline.places.entry_text(entry);
         let says = format_args!("the commit of attempt {attempt} of {text} {says}");
         self.findings.add(invariant, seq, says);
     }

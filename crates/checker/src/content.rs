@@ -8,31 +8,31 @@ use crate::history::Content;
 use crate::ids::{CallId, Column, FastMap, LabelId, PositionId};
 use crate::invariant::Invariant::{I1, I2, I3, I4, I5, I6, I31};
 use crate::report::Findings;
-use crate::story::{Ask, Letter, Outcome, Put, Seen, Send, Step, Story};
+use crate::timeline::{Ask, Letter, Outcome, Put, Seen, Send, Step, Timeline};
 
 /// The largest message: 16 MiB of value and a kibibyte of key.
 const SIZE_MAX: u64 = (16 << 20) + 1024;
 
 /// Judges every position and every body.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
         bodies: FastMap::default(),
-        shown: story.places.positions.column(None),
-        places: story.places.labels.column(None),
+        shown: timeline.places.positions.column(None),
+        places: timeline.places.labels.column(None),
         n_redrives: 0,
     };
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         match moment.seen {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(moment.seq, call),
             Seen::Delivered { entry, id, delivery } => {
-                let at = story.places.position_of(entry);
+                let at = timeline.places.position_of(entry);
                 judge.delivered(moment.seq, at, id, &delivery.message);
             }
             Seen::Committed(batch) => {
-                for step in story.steps_of(&story.batches[batch]) {
+                for step in timeline.steps_of(&timeline.batches[batch]) {
                     if let Step::Stored(put) = step {
                         judge.stored(moment.seq, put);
                     }
@@ -41,13 +41,13 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
             Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
-    for letter in &story.dead_letters {
+    for letter in &timeline.dead_letters {
         judge.dead_letter(letter);
     }
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     bodies: FastMap<u64, Body<'a>>,
     shown: Column<PositionId, Option<Shown<'a>>>,
@@ -73,7 +73,7 @@ struct Shown<'a> {
 
 impl<'a> Judge<'_, 'a> {
     fn invoked(&mut self, call: CallId) {
-        let call = &self.story.calls[call];
+        let call = &self.timeline.calls[call];
         let n_sent = u32::from(!call.outcome.is_refused());
         match call.ask {
             Ask::Produce(send) => {
@@ -82,7 +82,7 @@ impl<'a> Judge<'_, 'a> {
             }
             Ask::Redrive(_) => self.n_redrives += n_sent,
             Ask::Commit(commit) => {
-                for send in &self.story.commits[commit].produce {
+                for send in &self.timeline.commits[commit].produce {
                     let body = Body { send: *send, n_sent: 0, n_copies: 0 };
                     let body = self.bodies.entry(send.content.body).or_insert(body);
                     // However often it is sent, it happens once.
@@ -109,20 +109,20 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn answered(&mut self, seq: u64, call: CallId) {
-        let call = &self.story.calls[call];
+        let call = &self.timeline.calls[call];
         let (Ask::Produce(send), Outcome::Produced { id, at, deduplicated }) =
             (call.ask, call.outcome)
         else {
             return;
         };
-        if self.story.has_facts() && self.shown[at].is_none() {
+        if self.timeline.has_facts() && self.shown[at].is_none() {
             if !deduplicated {
-                let text = self.story.places.position_text(at);
+                let text = self.timeline.places.position_text(at);
                 self.findings.add(I1, seq, format_args!("{text} is produced but not stored"));
             }
             return;
         }
-        if send.size > SIZE_MAX && !self.story.has_facts() {
+        if send.size > SIZE_MAX && !self.timeline.has_facts() {
             let size = send.size;
             self.findings.add(I31, seq, format_args!("a message of {size} bytes is accepted"));
         }
@@ -132,8 +132,8 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn delivered(&mut self, seq: u64, at: PositionId, id: LabelId, content: &'a Content) {
-        if self.story.has_facts() && self.shown[at].is_none() {
-            let text = self.story.places.position_text(at);
+        if self.timeline.has_facts() && self.shown[at].is_none() {
+            let text = self.timeline.places.position_text(at);
             self.findings.add(I2, seq, format_args!("{text} is delivered but not stored"));
             return;
         }
@@ -145,7 +145,7 @@ impl<'a> Judge<'_, 'a> {
     fn stored(&mut self, seq: u64, put: &Put<'a>) {
         let stored = put.stored;
         let is_first = self.observed(seq, put.at, put.id, &stored.message);
-        let text = self.story.places.position_text(put.at);
+        let text = self.timeline.places.position_text(put.at);
         if stored.size > SIZE_MAX {
             let size = stored.size;
             self.findings.add(I31, seq, format_args!("{text} is stored with {size} bytes"));
@@ -180,8 +180,8 @@ impl<'a> Judge<'_, 'a> {
 
     /// Compares with what was seen before. True if this is the first look.
     fn observed(&mut self, seq: u64, at: PositionId, id: LabelId, content: &'a Content) -> bool {
-        let labels = &self.story.places.labels;
-        let text = self.story.places.position_text(at);
+        let labels = &self.timeline.places.labels;
+        let text = self.timeline.places.position_text(at);
         let is_first = self.shown[at].is_none();
         let first = *self.shown[at].get_or_insert(Shown { id, content });
         let place = *self.places[id].get_or_insert(at);
@@ -189,7 +189,7 @@ impl<'a> Judge<'_, 'a> {
             let (a, b) = (labels.key(first.id), labels.key(id));
             self.findings.add(I4, seq, format_args!("{text} is {b} and was {a}"));
         } else if place != at {
-            let (id, was) = (labels.key(id), self.story.places.position_text(place));
+            let (id, was) = (labels.key(id), self.timeline.places.position_text(place));
             self.findings.add(I4, seq, format_args!("{id} is at {text} and was at {was}"));
         } else if first.content != content {
             let was = first.content;
@@ -200,7 +200,7 @@ impl<'a> Judge<'_, 'a> {
 
     /// Finds the produce behind a body. True if there is one.
     fn traced(&mut self, seq: u64, at: PositionId, content: &Content) -> bool {
-        let text = self.story.places.position_text(at);
+        let text = self.timeline.places.position_text(at);
         let Some(body) = self.bodies.get(&content.body) else {
             self.findings.add(I2, seq, format_args!("nobody produced {content:?} at {text}"));
             return false;
@@ -221,16 +221,16 @@ impl<'a> Judge<'_, 'a> {
         let Some(body) = self.bodies.get_mut(&content.body) else {
             return;
         };
-        let (lane, _) = self.story.places.positions.key(at);
-        let topic = self.story.places.lanes.key(lane).0;
-        if self.story.places.names.key(topic).starts_with("dlq.") {
+        let (lane, _) = self.timeline.places.positions.key(at);
+        let topic = self.timeline.places.lanes.key(lane).0;
+        if self.timeline.places.names.key(topic).starts_with("dlq.") {
             return;
         }
         body.n_copies += 1;
-        let redriven_max = if self.story.has_facts() { 0 } else { self.n_redrives };
+        let redriven_max = if self.timeline.has_facts() { 0 } else { self.n_redrives };
         if body.n_copies > body.n_sent.saturating_add(redriven_max) {
             let (n_copies, n_sent) = (body.n_copies, body.n_sent);
-            let text = self.story.places.position_text(at);
+            let text = self.timeline.places.position_text(at);
             self.findings.add(
                 I6,
                 seq,

@@ -5,42 +5,42 @@
 use crate::ids::{Column, CursorId};
 use crate::invariant::Invariant::{I51, I52};
 use crate::report::Findings;
-use crate::story::{Ask, Counted, Step, Story};
+use crate::timeline::{Ask, Counted, Step, Timeline};
 
 /// Judges every set of counters by itself, and the last one of each cursor.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    let mut last: Column<CursorId, Option<&Counted<'_>>> = story.places.cursors.column(None);
-    for counted in &story.counted {
-        let text = story.places.cursor_text(counted.cursor);
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    let mut last: Column<CursorId, Option<&Counted<'_>>> = timeline.places.cursors.column(None);
+    for counted in &timeline.counted {
+        let text = timeline.places.cursor_text(counted.cursor);
         let counters = counted.counters;
         let open = counters.leased.saturating_add(counters.waiting);
         let unread = counters.high.checked_sub(counters.next);
         if unread.and_then(|unread| unread.checked_add(open)) != Some(counters.backlog) {
             findings.add(I52, counted.seq, format_args!("{text} does not add up: {counters:?}"));
         }
-        if story.healed.is_some_and(|healed| healed < counted.seq) {
+        if timeline.healed.is_some_and(|healed| healed < counted.seq) {
             last[counted.cursor] = Some(counted);
         }
     }
-    if story.ended.is_none() {
+    if timeline.ended.is_none() {
         return;
     }
-    let gone = gone(story);
+    let gone = gone(timeline);
     for counted in last.iter().flatten().filter(|counted| !gone[counted.cursor]) {
         let counters = counted.counters;
         let is_read = counters.next == counters.high;
         if !is_read || counters.leased > 0 || counters.waiting > 0 || counters.backlog > 0 {
-            let text = story.places.cursor_text(counted.cursor);
+            let text = timeline.places.cursor_text(counted.cursor);
             findings.add(I51, counted.seq, format_args!("{text} is not drained: {counters:?}"));
         }
     }
 }
 
 /// The cursors whose topic or group is gone in the end, or may be.
-fn gone(story: &Story<'_>) -> Column<CursorId, bool> {
-    let places = &story.places;
+fn gone(timeline: &Timeline<'_>) -> Column<CursorId, bool> {
+    let places = &timeline.places;
     let mut gone = places.cursors.column(false);
-    for step in &story.steps {
+    for step in &timeline.steps {
         match *step {
             Step::Opened { life, .. } => {
                 gone[places.lives.key(life).0] = false;
@@ -54,10 +54,10 @@ fn gone(story: &Story<'_>) -> Column<CursorId, bool> {
             _ => {}
         }
     }
-    if story.has_facts() {
+    if timeline.has_facts() {
         return gone;
     }
-    for call in story.calls.iter().filter(|call| !call.outcome.is_refused()) {
+    for call in timeline.calls.iter().filter(|call| !call.outcome.is_refused()) {
         match call.ask {
             Ask::DeleteGroup(reader) => {
                 places.cursors_of(reader).for_each(|cursor| gone[cursor] = true);

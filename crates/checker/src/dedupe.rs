@@ -10,26 +10,26 @@
 use crate::ids::{Column, FastMap, IdentityId, LabelId, NameId};
 use crate::invariant::Invariant::{I6, I42, I43, I45};
 use crate::report::Findings;
-use crate::story::{Ask, Batch, Outcome, Put, Send, Step, Story};
+use crate::timeline::{Ask, Batch, Outcome, Put, Send, Step, Timeline};
 
 /// The shard that a pin leads to knows its message for so much longer than the pin lasts. The authority clock may jump
 /// that far.
 const ROUTED_KEPT_MS: u64 = 600_000;
 
 /// Judges every key.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
-        holders: story.places.identities.column(None),
-        pins: story.places.identities.column(None),
+        holders: timeline.places.identities.column(None),
+        pins: timeline.places.identities.column(None),
         pinned: FastMap::default(),
-        messages: story.places.labels.column(None),
-        may_have_stored: story.places.identities.column(false),
+        messages: timeline.places.labels.column(None),
+        may_have_stored: timeline.places.identities.column(false),
     };
-    if story.has_facts() {
-        for batch in &story.batches {
-            for step in story.steps_of(batch) {
+    if timeline.has_facts() {
+        for batch in &timeline.batches {
+            for step in timeline.steps_of(batch) {
                 match step {
                     Step::Stored(put) => {
                         judge.stored(batch, put);
@@ -51,7 +51,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     holders: Column<IdentityId, Option<Holder>>,
     /// Until when the message of each key goes to another shard, as was last said.
@@ -110,8 +110,8 @@ impl Judge<'_, '_> {
         is_same: bool,
         until: u64,
     ) {
-        let key = self.story.places.identity_text(identity);
-        let name = self.story.places.labels.key(id);
+        let key = self.timeline.places.identity_text(identity);
+        let name = self.timeline.places.labels.key(id);
         let says = format_args!("{name} takes key {key}, which another message has until {until}");
         self.findings.add(I42, seq, says);
         if is_same {
@@ -121,9 +121,9 @@ impl Judge<'_, '_> {
     }
 
     fn deduplicated(&mut self, batch: &Batch, identity: IdentityId, id: LabelId) {
-        let (_, tenant, _) = self.story.places.identities.key(identity);
-        let key = self.story.places.identity_text(identity);
-        let name = self.story.places.labels.key(id);
+        let (_, tenant, _) = self.timeline.places.identities.key(identity);
+        let key = self.timeline.places.identity_text(identity);
+        let name = self.timeline.places.labels.key(id);
         let now = batch.now;
         match self.holders[identity] {
             Some(holder) if holder.id == id => {
@@ -152,7 +152,7 @@ impl Judge<'_, '_> {
         self.pinned.entry((identity, until)).or_default();
         let former = self.pins[identity].replace(until).filter(|former| *former != until);
         let holder = self.holders[identity].map(|holder| holder.until);
-        let key = self.story.places.identity_text(identity);
+        let key = self.timeline.places.identity_text(identity);
         if until <= now {
             let says = format_args!("key {key} is pinned until {until}, and it is {now}");
             self.findings.add(I43, batch.seq, says);
@@ -163,7 +163,7 @@ impl Judge<'_, '_> {
     }
 
     fn learn_from_answers(&mut self) {
-        for call in self.story.calls.iter() {
+        for call in self.timeline.calls.iter() {
             let Ask::Produce(send) = call.ask else {
                 continue;
             };
@@ -177,7 +177,7 @@ impl Judge<'_, '_> {
     }
 
     fn answers(&mut self) {
-        for call in self.story.calls.iter() {
+        for call in self.timeline.calls.iter() {
             if let (Ask::Produce(send), Outcome::Produced { id, deduplicated, .. }) =
                 (call.ask, call.outcome)
                 && (send.identity.is_some() || deduplicated)
@@ -188,7 +188,7 @@ impl Judge<'_, '_> {
     }
 
     fn answer(&mut self, seq: u64, send: Send<'_>, id: LabelId, deduplicated: bool) {
-        let name = self.story.places.labels.key(id);
+        let name = self.timeline.places.labels.key(id);
         let Some(owned) = self.messages[id] else {
             // That a produced message is not stored at all is for `content` to say.
             let is_possible = send.identity.is_some_and(|key| self.may_have_stored[key]);

@@ -7,16 +7,16 @@
 use crate::ids::{Column, EntryId, FastMap, FastSet};
 use crate::invariant::Invariant::{I9, I18};
 use crate::report::Findings;
-use crate::story::{Seen, Step, Story};
+use crate::timeline::{Seen, Step, Timeline};
 
 /// Judges every delivery.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    let mut granted: Column<EntryId, Last> = story.places.entries.column(Last::default());
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    let mut granted: Column<EntryId, Last> = timeline.places.entries.column(Last::default());
     let mut delivered: FastSet<(EntryId, u32)> = FastSet::default();
     let mut read: FastMap<(EntryId, u32), u32> = FastMap::default();
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         if let Seen::Committed(batch) = moment.seen {
-            for step in story.steps_of(&story.batches[batch]) {
+            for step in timeline.steps_of(&timeline.batches[batch]) {
                 if let Step::Granted { entry, granted: grant } = *step {
                     granted[entry] = Last { attempt: grant.lease.attempt, spent: grant.spent };
                 }
@@ -26,7 +26,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
             continue;
         };
         let seq = moment.seq;
-        let text = story.places.entry_text(entry);
+        let text = timeline.places.entry_text(entry);
         let (attempt, spent) = (delivery.lease.attempt, delivery.spent);
         if !delivered.insert((entry, attempt)) {
             findings.add(I9, seq, format_args!("attempt {attempt} of {text} is delivered twice"));
@@ -35,7 +35,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
             let says = format_args!("{spent} of {attempt} attempts of {text} count");
             findings.add(I18, seq, says);
         }
-        if story.has_facts() {
+        if timeline.has_facts() {
             let last = granted[entry];
             if last.attempt < attempt {
                 let says = format_args!("attempt {attempt} of {text} is delivered, not granted");

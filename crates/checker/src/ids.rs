@@ -1,6 +1,6 @@
 //! Dense numbers for what a history names.
 //!
-//! Names and places are looked up once, while the story is read, and are small numbers from then on.
+//! Names and places are looked up once, while the timeline is read, and are small numbers from then on.
 //! What a judge knows about them lives in columns indexed by those numbers; each kind of number has
 //! its own type, so that a column cannot be asked for the wrong thing.
 

@@ -6,7 +6,7 @@
 //! 3. With `Committed` events the order of commits decides; without them, what clients saw.
 //! 4. The work grows with n log n, so that the simulator can check every run.
 //!
-//! Each module is a judge of its own and knows nothing of the others; they share the `story`, in
+//! Each module is a judge of its own and knows nothing of the others; they share the `timeline`, in
 //! which every name has become a number.
 
 mod attempts;
@@ -15,9 +15,9 @@ mod clock;
 mod commits;
 mod content;
 mod counters;
-mod covered;
 mod dedupe;
 mod deliveries;
+mod durable_refusals;
 pub mod history;
 mod ids;
 mod invariant;
@@ -33,14 +33,14 @@ mod report;
 mod restore;
 mod settles;
 mod storage;
-mod story;
+mod timeline;
 
 use history::Event;
 pub use invariant::Invariant;
 pub use reading::{ReadError, read_lines};
 use report::Findings;
 pub use report::{Counts, Report, Violation};
-use story::Story;
+use timeline::Timeline;
 
 /// Judges a history.
 pub fn check(events: &[Event]) -> Report {
@@ -52,15 +52,15 @@ pub fn check(events: &[Event]) -> Report {
     let mut counts = Counts::default();
     match restore::split(events) {
         Some([before, after]) => {
-            judge(&Story::of(&before), &mut findings);
-            let story = Story::of(&after);
-            judge(&story, &mut findings);
-            counts.clone_from(&story.counts);
+            judge(&Timeline::of(&before), &mut findings);
+            let timeline = Timeline::of(&after);
+            judge(&timeline, &mut findings);
+            counts.clone_from(&timeline.counts);
         }
         None => {
-            let story = Story::of(events);
-            judge(&story, &mut findings);
-            counts.clone_from(&story.counts);
+            let timeline = Timeline::of(events);
+            judge(&timeline, &mut findings);
+            counts.clone_from(&timeline.counts);
         }
     }
     counts.events = events.len() as u64;
@@ -68,24 +68,24 @@ pub fn check(events: &[Event]) -> Report {
 }
 
 /// Everything that is judged by the order of what was seen.
-fn judge(story: &Story<'_>, findings: &mut Findings) {
-    content::judge(story, findings);
-    order::judge(story, findings);
-    deliveries::judge(story, findings);
-    settles::judge(story, findings);
-    covered::judge(story, findings);
-    dedupe::judge(story, findings);
-    redrive::judge(story, findings);
-    ledger::judge(story, findings);
-    commits::judge(story, findings);
-    outbox::judge(story, findings);
-    counters::judge(story, findings);
-    pointers::judge(story, findings);
-    attempts::judge(story, findings);
-    storage::judge_outdated(story, findings);
-    if story.has_facts() {
-        model::judge(story, findings);
+fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    content::judge(timeline, findings);
+    order::judge(timeline, findings);
+    deliveries::judge(timeline, findings);
+    settles::judge(timeline, findings);
+    durable_refusals::judge(timeline, findings);
+    dedupe::judge(timeline, findings);
+    redrive::judge(timeline, findings);
+    ledger::judge(timeline, findings);
+    commits::judge(timeline, findings);
+    outbox::judge(timeline, findings);
+    counters::judge(timeline, findings);
+    pointers::judge(timeline, findings);
+    attempts::judge(timeline, findings);
+    storage::judge_outdated(timeline, findings);
+    if timeline.has_facts() {
+        model::judge(timeline, findings);
     } else {
-        clients::judge(story, findings);
+        clients::judge(timeline, findings);
     }
 }

@@ -6,21 +6,21 @@
 use crate::ids::{CallId, Column, FastMap, LaneId};
 use crate::invariant::Invariant::{I7, I28};
 use crate::report::Findings;
-use crate::story::{Outcome, Seen, Story};
+use crate::timeline::{Outcome, Seen, Timeline};
 
 /// Judges every produce that stored something.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    let mut highest: Column<LaneId, Highest> = story.places.lanes.column(Highest::default());
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    let mut highest: Column<LaneId, Highest> = timeline.places.lanes.column(Highest::default());
     let mut highest_own: FastMap<(LaneId, u32), u64> = FastMap::default();
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         let process = moment.process;
         match moment.seen {
             Seen::Invoked(call) => {
-                let Some((lane, offset)) = stored_at(story, call) else {
+                let Some((lane, offset)) = stored_at(timeline, call) else {
                     continue;
                 };
-                let seq = story.calls[call].answered;
-                let text = story.places.lane_text(lane);
+                let seq = timeline.calls[call].answered;
+                let text = timeline.places.lane_text(lane);
                 if let Some(own) = highest_own.get(&(lane, process)).filter(|own| **own >= offset) {
                     let says =
                         format_args!("{text}/{offset} was sent by process {process} after {own}");
@@ -33,7 +33,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
                 }
             }
             Seen::Answered(call) => {
-                let Some((lane, offset)) = stored_at(story, call) else {
+                let Some((lane, offset)) = stored_at(timeline, call) else {
                     continue;
                 };
                 let own = highest_own.entry((lane, process)).or_insert(offset);
@@ -45,11 +45,11 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
     }
 }
 
-fn stored_at(story: &Story<'_>, call: CallId) -> Option<(LaneId, u64)> {
-    let Outcome::Produced { at, deduplicated: false, .. } = story.calls[call].outcome else {
+fn stored_at(timeline: &Timeline<'_>, call: CallId) -> Option<(LaneId, u64)> {
+    let Outcome::Produced { at, deduplicated: false, .. } = timeline.calls[call].outcome else {
         return None;
     };
-    Some(story.places.positions.key(at))
+    Some(timeline.places.positions.key(at))
 }
 
 /// The highest offset of a partition, and the highest that another process has.

@@ -8,39 +8,39 @@ use std::collections::BTreeMap;
 use crate::ids::{Column, FastMap, FastSet, LabelId, NameId};
 use crate::invariant::Invariant::{I1, I2, I8, I20, I21, I22, I28, I51};
 use crate::report::Findings;
-use crate::story::{Ask, Batch, Commit, Letter, Put, Seen, Send, Step, Story};
+use crate::timeline::{Ask, Batch, Commit, Letter, Put, Seen, Send, Step, Timeline};
 
 /// Judges every way from a shard to another.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    if !story.has_facts() {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    if !timeline.has_facts() {
         return;
     }
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
         commits: FastMap::default(),
         ways: FastMap::default(),
         numbers: FastMap::default(),
         stored: FastSet::default(),
         came_back: FastMap::default(),
-        topics_gone: story.places.names.column(false),
+        topics_gone: timeline.places.names.column(false),
         dropped: FastSet::default(),
     };
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         match moment.seen {
             Seen::Invoked(call) => {
-                if let Ask::Commit(commit) = story.calls[call].ask {
-                    let commit = &story.commits[commit];
+                if let Ask::Commit(commit) = timeline.calls[call].ask {
+                    let commit = &timeline.commits[commit];
                     let bodies = commit.produce.iter().map(|send| send.content.body);
                     judge.commits.extend(bodies.map(|body| (body, commit)));
                 }
             }
-            Seen::Committed(batch) => judge.batch(&story.batches[batch]),
+            Seen::Committed(batch) => judge.batch(&timeline.batches[batch]),
             Seen::Answered(_) | Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
     judge.letters();
-    if let Some(ended) = story.ended {
+    if let Some(ended) = timeline.ended {
         judge.drained(ended);
     }
 }
@@ -49,7 +49,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
 type Route = (u32, u32);
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     /// The commit that has each body.
     commits: FastMap<u64, &'s Commit<'a>>,
@@ -92,7 +92,7 @@ struct Going {
 impl<'a> Judge<'_, 'a> {
     fn batch(&mut self, batch: &Batch) {
         let Batch { seq, shard, .. } = *batch;
-        let steps = self.story.steps_of(batch);
+        let steps = self.timeline.steps_of(batch);
         // What the order inside a batch means nothing to comes first.
         for step in steps {
             match step {
@@ -197,9 +197,9 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn came_back(&mut self, batch: &Batch, id: LabelId) {
-        let name = self.story.places.labels.key(id);
+        let name = self.timeline.places.labels.key(id);
         let seq = batch.seq;
-        let stored = self.story.steps_of(batch).iter().find_map(|step| {
+        let stored = self.timeline.steps_of(batch).iter().find_map(|step| {
             if let Step::Stored(put) = step { Some(put) } else { None }
                 .filter(|put| put.id == id && put.stored.dead_letter)
         });
@@ -262,7 +262,7 @@ impl<'a> Judge<'_, 'a> {
     /// The topic that a message comes back to.
     fn sender(&self, going: &Going) -> Option<NameId> {
         let commit = self.commits.get(&going.body)?;
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         if going.is_onward {
             Some(send_of(commit, going.body)?.topic)
         } else {
@@ -279,8 +279,8 @@ impl<'a> Judge<'_, 'a> {
     /// Dead letters as they are read at the end.
     fn letters(&mut self) {
         let mut read: FastSet<LabelId> = FastSet::default();
-        for letter in self.story.dead_letters.iter().filter(|letter| letter.has_come_back()) {
-            let name = self.story.places.labels.key(letter.id);
+        for letter in self.timeline.dead_letters.iter().filter(|letter| letter.has_come_back()) {
+            let name = self.timeline.places.labels.key(letter.id);
             if !read.insert(letter.id) {
                 self.findings.add(I20, letter.seq, format_args!("{name} is there twice"));
                 continue;
@@ -293,12 +293,12 @@ impl<'a> Judge<'_, 'a> {
                 }
             }
         }
-        let Some(ended) = self.story.ended else { return };
+        let Some(ended) = self.timeline.ended else { return };
         for (id, (body, _)) in &self.came_back {
             let sender = self.last_way(*body).and_then(|going| self.sender(&going));
             let is_gone = sender.is_some_and(|topic| self.topics_gone[topic]);
             if !read.contains(id) && !is_gone && !self.dropped.contains(id) {
-                let name = self.story.places.labels.key(*id);
+                let name = self.timeline.places.labels.key(*id);
                 self.findings.add(I20, ended, format_args!("{name} came back and is not there"));
             }
         }
@@ -307,7 +307,7 @@ impl<'a> Judge<'_, 'a> {
     /// The letter says whose commit it was.
     fn faithful(&mut self, told: &Letter<'_>, body: u64) {
         let Some(commit) = self.commits.get(&body) else { return };
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let (entry, letter) = (commit.settle.entry, told.letter);
         let is_onward = self.last_way(body).is_some_and(|going| going.is_onward);
         let send = send_of(commit, body);

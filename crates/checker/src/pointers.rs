@@ -4,20 +4,20 @@
 use crate::ids::{CallId, CursorId, EntryId, FastMap, LabelId, NameId};
 use crate::invariant::Invariant::{I55, I58};
 use crate::report::Findings;
-use crate::story::{Ask, Batch, Outcome, Seen, Step, Story};
+use crate::timeline::{Ask, Batch, Outcome, Seen, Step, Timeline};
 
 /// Judges every pointer, where commits are seen.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
         pointers: FastMap::default(),
         dead: FastMap::default(),
         originals: FastMap::default(),
     };
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         if let Seen::Committed(batch) = moment.seen {
-            judge.batch(&story.batches[batch]);
+            judge.batch(&timeline.batches[batch]);
         }
     }
 }
@@ -26,7 +26,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
 type Place<'a> = (NameId, &'a str);
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     /// Where each pointer leads, and the message that set it so.
     pointers: FastMap<Place<'a>, (&'a str, Option<Setter>)>,
@@ -41,7 +41,7 @@ type Setter = (CursorId, u64);
 
 impl<'a> Judge<'_, 'a> {
     fn batch(&mut self, batch: &Batch) {
-        let steps = self.story.steps_of(batch);
+        let steps = self.timeline.steps_of(batch);
         let mut earlier: FastMap<Place<'a>, Vec<&'a str>> = FastMap::default();
         let mut set: FastMap<Place<'a>, Vec<&'a str>> = FastMap::default();
         for step in steps {
@@ -86,12 +86,12 @@ impl<'a> Judge<'_, 'a> {
     /// Redriven messages are the messages that they were before they died.
     fn redriven(&mut self, batch: &Batch) {
         let mut copies: FastMap<LabelId, u64> = FastMap::default();
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             if let Step::Stored(put) = step {
                 copies.insert(put.id, put.stored.offset);
             }
         }
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             if let Step::Redriven { id, new, .. } = *step
                 && let (Some(original), Some(offset)) = (self.dead.get(&id), copies.get(&new))
             {
@@ -108,8 +108,8 @@ impl<'a> Judge<'_, 'a> {
         set: &FastMap<Place<'a>, Vec<&'a str>>,
         is_claimed: &mut Vec<(Place<'a>, &'a str)>,
     ) {
-        let Ask::Commit(commit) = self.story.calls[call].ask else { return };
-        let commit = &self.story.commits[commit];
+        let Ask::Commit(commit) = self.timeline.calls[call].ask else { return };
+        let commit = &self.timeline.commits[commit];
         let (topic, setter) = self.place_of(commit.settle.entry);
         for pointer in &commit.asked.pointers {
             let (place, location) = ((topic, &*pointer.name), &*pointer.location);
@@ -136,7 +136,7 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn place_of(&self, entry: EntryId) -> (NameId, Setter) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let cursor = places.cursor_of(entry);
         let setter = (cursor, places.offset_of(entry));
         (places.topic_of(cursor), self.originals.get(&setter).copied().unwrap_or(setter))
@@ -144,7 +144,7 @@ impl<'a> Judge<'_, 'a> {
 
     /// A reader is shown where the pointer leads, or led in the same batch.
     fn read(&mut self, call: CallId, earlier: &FastMap<Place<'a>, Vec<&'a str>>) {
-        let call = &self.story.calls[call];
+        let call = &self.timeline.calls[call];
         let (Ask::ReadPointer { topic, name }, Outcome::Pointer(shown)) = (call.ask, call.outcome)
         else {
             return;

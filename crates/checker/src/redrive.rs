@@ -3,20 +3,20 @@
 use crate::ids::{Column, FastMap, LabelId, NameId};
 use crate::invariant::Invariant::{I23, I57};
 use crate::report::Findings;
-use crate::story::{Ask, Batch, Outcome, Put, Step, Story};
+use crate::timeline::{Ask, Batch, Outcome, Put, Step, Timeline};
 
 /// Judges every redrive, as committed and as answered.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    let labels = &story.places.labels;
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    let labels = &timeline.places.labels;
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
         messages: FastMap::default(),
         died_in: FastMap::default(),
         sent_as: labels.column(None),
         copy_of: labels.column(None),
     };
-    for batch in &story.batches {
+    for batch in &timeline.batches {
         judge.batch(batch);
     }
     judge.answers();
@@ -24,7 +24,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     /// Dead letters and messages for one group, with the batch that stored them.
     messages: FastMap<LabelId, (u64, Put<'a>)>,
@@ -39,29 +39,29 @@ struct Judge<'s, 'a> {
 impl<'a> Judge<'_, 'a> {
     fn batch(&mut self, batch: &Batch) {
         // First all that the batch stores: the order of facts inside it means nothing here.
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             match step {
                 Step::Stored(put) if (put.stored.dead_letter || put.for_group.is_some()) => {
                     self.messages.insert(put.id, (batch.seq, *put));
                 }
                 &Step::Died { entry, id, .. } => {
-                    let cursor = self.story.places.cursor_of(entry);
-                    self.died_in.insert(id, self.story.places.group_of(cursor));
+                    let cursor = self.timeline.places.cursor_of(entry);
+                    self.died_in.insert(id, self.timeline.places.group_of(cursor));
                 }
                 _ => {}
             }
         }
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             if let Step::Redriven { id, new, group } = *step {
                 self.redriven(batch.seq, id, new, group);
             }
         }
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             if let Step::Stored(put) = step
                 && put.for_group.is_some()
                 && self.copy_of[put.id].is_none()
             {
-                let new = self.story.places.labels.key(put.id);
+                let new = self.timeline.places.labels.key(put.id);
                 self.says(batch.seq, format_args!("{new} is for one group and no dead letter's"));
             }
         }
@@ -72,7 +72,7 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn redriven(&mut self, seq: u64, id: LabelId, new: LabelId, group: NameId) {
-        let name = |id| self.story.places.labels.key(id);
+        let name = |id| self.timeline.places.labels.key(id);
         let (from, to) = (name(id), name(new));
         if let Some(first) = self.sent_as[id] {
             self.says(seq, format_args!("{from} is sent again as {to} and was as {}", name(first)));
@@ -103,18 +103,20 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn answers(&mut self) {
-        let mut is_answered = self.story.places.labels.column(false);
-        for call in self.story.calls.iter() {
+        let mut is_answered = self.timeline.places.labels.column(false);
+        for call in self.timeline.calls.iter() {
             let (Ask::Redrive(id), Outcome::Redriven { new, already }) = (call.ask, call.outcome)
             else {
                 continue;
             };
-            let name = |id| self.story.places.labels.key(id);
+            let name = |id| self.timeline.places.labels.key(id);
             let seq = call.answered;
-            if !self.story.has_facts() {
+            if !self.timeline.has_facts() {
                 self.sent_as[id].get_or_insert(new);
             }
-            if self.sent_as[id] != Some(new) && self.story.has_facts() && self.message(id).is_none()
+            if self.sent_as[id] != Some(new)
+                && self.timeline.has_facts()
+                && self.message(id).is_none()
             {
                 // An id that this storage never gave out, or that a restore has taken back.
                 let says = format_args!("{} is sent again, and is no dead letter here", name(id));
@@ -129,11 +131,11 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn dead_letters(&mut self) {
-        for letter in &self.story.dead_letters {
+        for letter in &self.timeline.dead_letters {
             let sent_as = self.sent_as[letter.id];
-            let is_known = self.story.has_facts() || sent_as.is_some();
+            let is_known = self.timeline.has_facts() || sent_as.is_some();
             if is_known && letter.redriven != sent_as {
-                let name = self.story.places.labels.key(letter.id);
+                let name = self.timeline.places.labels.key(letter.id);
                 self.says(
                     letter.seq,
                     format_args!("{name} does not say what it was sent again as"),

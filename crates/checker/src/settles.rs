@@ -9,36 +9,36 @@ use crate::history::{How, Verb};
 use crate::ids::{CallId, Column, CursorId, EntryId};
 use crate::invariant::Invariant::{I11, I12, I17};
 use crate::report::Findings;
-use crate::story::{Ask, Outcome, Seen, Settle, Step, Story};
+use crate::timeline::{Ask, Outcome, Seen, Settle, Step, Timeline};
 
 /// A repeated ack is answered as done for at least so long. The authority clock may jump that far.
 const ACK_KEPT_MS: u64 = 12 * 3_600_000;
 
 /// Judges every settlement by token.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
-        entries: story.places.entries.column(Known::default()),
-        cursors: story.places.cursors.column(Some(0)),
+        entries: timeline.places.entries.column(Known::default()),
+        cursors: timeline.places.cursors.column(Some(0)),
         acks: Vec::new(),
         refused: BTreeSet::new(),
         latest: 0,
     };
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         match moment.seen {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(call),
             Seen::Delivered { entry, delivery, .. } => {
-                if !story.has_facts() {
+                if !timeline.has_facts() {
                     judge.shown(moment.seq, entry, delivery.lease.attempt);
                 }
             }
             Seen::Written { .. } | Seen::Left(_) => {}
             Seen::Committed(batch) => {
-                let batch = &story.batches[batch];
+                let batch = &timeline.batches[batch];
                 judge.latest = judge.latest.max(batch.now);
-                for step in story.steps_of(batch) {
+                for step in timeline.steps_of(batch) {
                     judge.step(moment.seq, batch.now, step);
                 }
             }
@@ -48,7 +48,7 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     entries: Column<EntryId, Known>,
     /// The newest generation, or `None` when topic or group is gone.
@@ -77,7 +77,7 @@ struct Known {
 
 impl Judge<'_, '_> {
     fn step(&mut self, seq: u64, now: u64, step: &Step<'_>) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         match *step {
             Step::Granted { entry, granted } => {
                 self.shown(seq, entry, granted.lease.attempt);
@@ -111,26 +111,26 @@ impl Judge<'_, '_> {
             known.highest = attempt;
             known.highest_seq = seq;
         }
-        let newest = &mut self.cursors[self.story.places.cursor_of(entry)];
-        if !self.story.has_facts() {
-            *newest = (*newest).max(Some(self.story.places.generation_of(entry)));
+        let newest = &mut self.cursors[self.timeline.places.cursor_of(entry)];
+        if !self.timeline.has_facts() {
+            *newest = (*newest).max(Some(self.timeline.places.generation_of(entry)));
         }
     }
 
     /// Topic or group is gone, or the cursor was moved.
     fn is_over(&self, entry: EntryId) -> bool {
-        let newest = self.cursors[self.story.places.cursor_of(entry)];
-        newest.is_none_or(|newest| newest > self.story.places.generation_of(entry))
+        let newest = self.cursors[self.timeline.places.cursor_of(entry)];
+        newest.is_none_or(|newest| newest > self.timeline.places.generation_of(entry))
     }
 
     fn invoked(&mut self, id: CallId) {
-        let Some(Settle { entry, attempt, verb, .. }) = by_token(self.story, id) else {
+        let Some(Settle { entry, attempt, verb, .. }) = by_token(self.timeline, id) else {
             return;
         };
         let is_ack = matches!(verb, Verb::Ack);
-        let call = &self.story.calls[id];
+        let call = &self.timeline.calls[id];
         let known = self.entries[entry];
-        let text = self.story.places.entry_text(entry);
+        let text = self.timeline.places.entry_text(entry);
         if call.outcome.is_done() {
             if known.highest > attempt {
                 let (highest, seq) = (known.highest, known.highest_seq);
@@ -161,15 +161,15 @@ impl Judge<'_, '_> {
 
     /// A repeat of an ack was refused.
     fn repeat_refused(&mut self, id: CallId) {
-        let Some(Settle { entry, attempt, .. }) = by_token(self.story, id) else { return };
-        let call = &self.story.calls[id];
+        let Some(Settle { entry, attempt, .. }) = by_token(self.timeline, id) else { return };
+        let call = &self.timeline.calls[id];
         let Outcome::Refused { code, state } = call.outcome else { return };
         if self.latest >= self.entries[entry].acked_at.saturating_add(ACK_KEPT_MS) {
             return;
         }
         let says = format_args!(
             "attempt {attempt} of {} was acked and a repeat is refused: {code} {}",
-            self.story.places.entry_text(entry),
+            self.timeline.places.entry_text(entry),
             state.unwrap_or_default()
         );
         self.findings.add(I17, call.answered, says);
@@ -179,10 +179,11 @@ impl Judge<'_, '_> {
         if self.refused.remove(&id) {
             self.repeat_refused(id);
         }
-        let Some(Settle { entry, attempt, verb: Verb::Ack, .. }) = by_token(self.story, id) else {
+        let Some(Settle { entry, attempt, verb: Verb::Ack, .. }) = by_token(self.timeline, id)
+        else {
             return;
         };
-        let call = &self.story.calls[id];
+        let call = &self.timeline.calls[id];
         if !call.outcome.is_done() {
             return;
         }
@@ -190,8 +191,8 @@ impl Judge<'_, '_> {
         let known = &mut self.entries[entry];
         known.ack_done = attempt;
         let is_stale = known.highest > attempt || is_over;
-        if self.story.has_facts() && known.acked != attempt && !is_stale {
-            let text = self.story.places.entry_text(entry);
+        if self.timeline.has_facts() && known.acked != attempt && !is_stale {
+            let text = self.timeline.places.entry_text(entry);
             let says = format_args!("attempt {attempt} of {text} is answered as acked and is not");
             self.findings.add(I12, call.answered, says);
         }
@@ -199,13 +200,13 @@ impl Judge<'_, '_> {
 
     fn finish(mut self) {
         for id in std::mem::take(&mut self.acks) {
-            let Some(Settle { entry, attempt, .. }) = by_token(self.story, id) else {
+            let Some(Settle { entry, attempt, .. }) = by_token(self.timeline, id) else {
                 continue;
             };
             let known = self.entries[entry];
             if known.highest > attempt {
-                let text = self.story.places.entry_text(entry);
-                let (highest, done) = (known.highest, self.story.calls[id].answered);
+                let text = self.timeline.places.entry_text(entry);
+                let (highest, done) = (known.highest, self.timeline.calls[id].answered);
                 let says = format_args!(
                     "attempt {attempt} of {text} was acked at {done}, yet {highest} was given out"
                 );
@@ -215,6 +216,6 @@ impl Judge<'_, '_> {
     }
 }
 
-fn by_token<'a>(story: &Story<'a>, call: CallId) -> Option<Settle<'a>> {
-    story.settled_by(call).filter(|settle| !settle.by_owner)
+fn by_token<'a>(timeline: &Timeline<'a>, call: CallId) -> Option<Settle<'a>> {
+    timeline.settled_by(call).filter(|settle| !settle.by_owner)
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::history::{Event, What};
 use crate::invariant::Invariant::{I56, I57};
 use crate::report::Findings;
-use crate::story::{Ask, Outcome, Story};
+use crate::timeline::{Ask, Outcome, Timeline};
 
 /// Judges rows that are missing, and rows that should be.
 pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
@@ -29,10 +29,10 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
 }
 
 /// Judges what was issued before a restore.
-pub(crate) fn judge_outdated(story: &Story<'_>, findings: &mut Findings) {
-    for call in story.calls.iter() {
+pub(crate) fn judge_outdated(timeline: &Timeline<'_>, findings: &mut Findings) {
+    for call in timeline.calls.iter() {
         let is_outdated = if let Ask::Commit(commit) = call.ask {
-            story.commits[commit].is_outdated
+            timeline.commits[commit].is_outdated
         } else {
             matches!(call.ask, Ask::Outdated)
         };

@@ -19,7 +19,7 @@ use crate::node::{ClusterHandle, Commander, MembershipHandle, Order, Routes};
 
 /// A node that is about to join.
 pub(crate) struct Joining {
-    seat: MembershipHandle,
+    membership: MembershipHandle,
     member: Member,
     lease_ms: u64,
     happened: mpsc::UnboundedReceiver<Event>,
@@ -42,7 +42,7 @@ impl Joining {
         let address = config.advertise.clone().unwrap_or_else(|| format!("http://{listens}"));
         let version = env!("CARGO_PKG_VERSION").to_owned();
         Joining {
-            seat: MembershipHandle::new(postgres, node, events, seen, config.node_lease_ms),
+            membership: MembershipHandle::new(postgres, node, events, seen, config.node_lease_ms),
             member: Member { node, address, version },
             lease_ms: config.node_lease_ms,
             happened,
@@ -53,22 +53,31 @@ impl Joining {
     }
 
     /// What its tasks need to know.
-    pub(crate) fn among(&self) -> ClusterHandle {
-        ClusterHandle { seat: self.seat.clone(), routes: self.routes.subscribe() }
+    pub(crate) fn handle(&self) -> ClusterHandle {
+        ClusterHandle { membership: self.membership.clone(), routes: self.routes.subscribe() }
     }
 
     /// Takes part, and gives `orders` to the task of each shard, until `leaving` and everything is given up.
     pub(crate) async fn join(self, orders: Vec<Commander>, leaving: watch::Receiver<bool>) {
-        let Joining { seat, member, lease_ms, happened, routes, renewed, time } = self;
-        let membership =
-            Membership { seat, member, lease_ms, happened, routes, renewed, time, orders, leaving };
+        let Joining { membership, member, lease_ms, happened, routes, renewed, time } = self;
+        let membership = Membership {
+            membership,
+            member,
+            lease_ms,
+            happened,
+            routes,
+            renewed,
+            time,
+            orders,
+            leaving,
+        };
         membership.run().await;
     }
 }
 
 /// A node that takes part.
 struct Membership {
-    seat: MembershipHandle,
+    membership: MembershipHandle,
     member: Member,
     lease_ms: u64,
     happened: mpsc::UnboundedReceiver<Event>,
@@ -130,7 +139,7 @@ impl Membership {
     }
 
     fn renew(&self, draining: bool) {
-        let MembershipHandle { postgres, events, .. } = self.seat.clone();
+        let MembershipHandle { postgres, events, .. } = self.membership.clone();
         let (member, lease_ms) = (self.member.clone(), self.lease_ms);
         tokio::spawn(async move {
             let wait = Duration::from_millis(RENEW_WAIT_MS);
@@ -148,7 +157,7 @@ impl Membership {
 
     /// Leaves, and looks where its shards have gone: what is under way is passed on to there.
     async fn leave(&self) {
-        let postgres = &self.seat.postgres;
+        let postgres = &self.membership.postgres;
         if let Err(error) = postgres.leave(self.member.node).await {
             tracing::warn!(why = %error, "the others learn of the end when the lease is over");
         }

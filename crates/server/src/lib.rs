@@ -19,8 +19,8 @@ pub mod offline {
         tables,
     };
 }
+mod disk_space;
 mod server;
 mod shard_stats;
-mod space;
 
 pub use server::{Server, StartError};

@@ -17,12 +17,12 @@ use crate::budget::{self, Budget};
 use crate::clock::{ClockWatch, NodeClock};
 use crate::cluster::Joining;
 use crate::config::{Config, EngineConfig};
+use crate::disk_space::Watch;
 use crate::http::{
-    self, About, AccessRules, AllowedHosts, AllowedOrigins, App, Listener, Parts, Refusals,
+    self, About, AccessRules, AllowedHosts, AllowedOrigins, App, Listener, Parts, RejectionLog,
 };
 use crate::metrics::Metrics;
 use crate::node::{Node, ShardTasks, Status};
-use crate::space::Watch;
 
 /// A server that does not start.
 #[derive(Debug, thiserror::Error)]
@@ -96,10 +96,10 @@ impl Server {
         let is_shared = postgres.is_some();
         let (clock, stored) = NodeClock::start(engine.clone(), &metrics).await;
         let joining = postgres.map(|postgres| Joining::new(postgres, &config, address, &clock));
-        let among = joining.as_ref().map(Joining::among);
-        let seat = among.as_ref().map(|among| among.seat.clone());
+        let cluster = joining.as_ref().map(Joining::handle);
+        let membership = cluster.as_ref().map(|cluster| cluster.membership.clone());
         let (node, shards) =
-            Node::start(engine.clone(), &shard, keys, &metrics, &clock, &budget, among);
+            Node::start(engine.clone(), &shard, keys, &metrics, &clock, &budget, cluster);
         let is_among_others = joining.is_some();
         if !is_among_others && let Status::Failed(why) = node.until_decided().await {
             return Err(StartError::Recovery(why));
@@ -123,7 +123,7 @@ impl Server {
             origins: AllowedOrigins(config.allowed_origins),
             hosts: AllowedHosts { names: config.allowed_hosts, is_loopback },
         };
-        let refusals = Arc::new(Refusals::default());
+        let rejections = Arc::new(RejectionLog::default());
         let app = App::from(Parts {
             node: node.clone(),
             limits: config.limits,
@@ -132,11 +132,11 @@ impl Server {
             access,
             draining: is_draining.clone(),
             metrics,
-            refusals: refusals.clone(),
+            rejections: rejections.clone(),
             clock,
-            seat,
+            membership,
         });
-        beside.spawn(refusals.tell());
+        beside.spawn(rejections.tell());
         let http = tokio::spawn(http::serve(listener, http::router(app), is_draining));
         // Others ask it as soon as it serves something: it answers before it joins.
         let member = joining.map(|joining| tokio::spawn(joining.join(shards.orders(), is_leaving)));

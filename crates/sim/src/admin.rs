@@ -17,7 +17,7 @@ use crate::facts::{effect_of, in_words};
 use crate::ledger::status_of;
 use crate::node::group_counters;
 use crate::plan::END_AT_MS;
-use crate::world::{Admin, Client, Happening, Outcome, Producer, Task, Worker, World};
+use crate::world::{Admin, Client, Outcome, Producer, SimEvent, Task, Worker, World};
 
 /// Before the end: how long the undertakers read dead letters, and when counters are looked at.
 const FUNERAL_BEFORE_END_MS: u64 = 15_000;
@@ -50,7 +50,7 @@ impl World {
             }
         }
         let delay = if self.clients.is_healed { 500 } else { self.rng.u64(300..2_500) };
-        self.later(delay, Happening::Wake { client });
+        self.later(delay, SimEvent::Wake { client });
     }
 
     /// The operator of the run does something now, besides what it does anyway.

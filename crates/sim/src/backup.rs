@@ -5,7 +5,7 @@ use driftq_checker::history::What;
 use driftq_core::ShardId;
 
 use crate::facts::Facts;
-use crate::world::{Backup, Happening, Heard, World};
+use crate::world::{Backup, Heard, SimEvent, World};
 
 impl World {
     /// Some runs are restored once.
@@ -15,8 +15,8 @@ impl World {
         }
         let backup_at = self.rng.u64(60_000..300_000);
         let restore_at = backup_at + self.rng.u64(10_000..120_000);
-        self.later(backup_at, Happening::BackUp);
-        self.later(restore_at, Happening::Restore);
+        self.later(backup_at, SimEvent::BackUp);
+        self.later(restore_at, SimEvent::Restore);
     }
 
     pub(crate) fn back_up(&mut self) {
@@ -47,13 +47,13 @@ impl World {
     /// With the process go its connections, and what was on its way over them.
     fn forget_messages(&mut self) {
         self.change_queue(|happening| {
-            if let Happening::Line { .. } | Happening::Carried { .. } | Happening::Told { .. } =
+            if let SimEvent::Line { .. } | SimEvent::Carried { .. } | SimEvent::Told { .. } =
                 happening
             {
                 return None;
             }
-            if let Happening::Answer { ticket, .. } = happening {
-                return Some(Happening::Answer { ticket, heard: Heard::Nothing });
+            if let SimEvent::Answer { ticket, .. } = happening {
+                return Some(SimEvent::Answer { ticket, heard: Heard::Nothing });
             }
             Some(happening)
         });

@@ -4,7 +4,7 @@ use driftq_core::change::Delivery;
 use driftq_core::{ConsumerId, Ticket};
 
 use crate::plan::consumers_at_ms;
-use crate::world::{Admin, Client, Happening, Outcome, Producer, Worker, World};
+use crate::world::{Admin, Client, Outcome, Producer, SimEvent, Worker, World};
 
 impl World {
     pub(crate) fn add_client(&mut self, client: Client) -> usize {
@@ -15,7 +15,7 @@ impl World {
         self.clients.list.push(client);
         let index = self.clients.list.len() - 1;
         let delay = at_ms + self.rng.u64(0..500);
-        self.later(delay, Happening::Wake { client: index });
+        self.later(delay, SimEvent::Wake { client: index });
         index
     }
 

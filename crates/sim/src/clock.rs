@@ -8,7 +8,7 @@ use driftq_core::{ClockOrigin, ClockRecord, JUMP_MS_MAX, NodeId, Timestamp};
 
 use crate::cluster::process::Monotonic;
 use crate::plan::HEAL_AT_MS;
-use crate::world::{EPOCH_MS, Happening, ProcessClock, World};
+use crate::world::{EPOCH_MS, ProcessClock, SimEvent, World};
 
 /// Behind the longest jump that is held back, so that a guard which is off by a little is seen.
 const FAR_MS: std::ops::Range<u64> = JUMP_MS_MAX + 200_000..40 * 24 * 3_600_000;
@@ -49,7 +49,7 @@ impl World {
         self.set_authority();
         let is_right = self.rng.u32(0..3) == 0;
         let (number, delay) = (self.clocks.jumps, self.rng.u64(1_000..30_000));
-        self.later(delay, Happening::JumpEnds { number, is_right });
+        self.later(delay, SimEvent::JumpEnds { number, is_right });
     }
 
     /// A person confirms the jump, or sets the clock right.
@@ -59,7 +59,7 @@ impl World {
         };
         if is_right {
             let Some(record) = self.to_confirm() else {
-                return self.later(500, Happening::JumpEnds { number, is_right });
+                return self.later(500, SimEvent::JumpEnds { number, is_right });
             };
             self.stats.saw("clock jump confirmed");
             return self.confirm(record);

@@ -6,9 +6,9 @@
 //! 2. Whenever a node begins to serve a shard or is renewed, no other node that is alive by the database's
 //!    clock may serve the same one. What breaks that is in [`Cluster::broken`].
 
+mod cluster_config;
 pub(crate) mod database;
 pub(crate) mod process;
-mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use driftq_core::{Epoch, NodeId, ShardId};
 use database::Database;
 use process::Process;
 
-pub use terms::{Counts, Faults, Terms};
+pub use cluster_config::{ClusterConfig, Counts, Faults};
 
 #[derive(Debug, Clone, Copy)]
 enum Request {
@@ -29,7 +29,7 @@ enum Request {
 }
 
 #[derive(Debug)]
-enum Happening {
+enum SimEvent {
     Wake,
     Drain,
     Send(Request),
@@ -43,7 +43,7 @@ enum Happening {
 /// Nodes and their database.
 #[derive(Debug)]
 pub struct Cluster {
-    terms: Terms,
+    config: ClusterConfig,
     /// What goes wrong from now on.
     pub faults: Faults,
     now: u64,
@@ -51,7 +51,7 @@ pub struct Cluster {
     /// The database answers nobody until then.
     away_until: u64,
     processes: BTreeMap<NodeId, Process>,
-    queue: BTreeMap<(u64, u64), (NodeId, Happening)>,
+    queue: BTreeMap<(u64, u64), (NodeId, SimEvent)>,
     next_number: u64,
     chance: fastrand::Rng,
     /// Who serves each shard.
@@ -67,19 +67,19 @@ pub struct Cluster {
 
 impl Cluster {
     /// A database without nodes.
-    pub fn new(seed: u64, terms: Terms) -> Cluster {
+    pub fn new(seed: u64, config: ClusterConfig) -> Cluster {
         Cluster {
-            terms,
+            config,
             faults: Faults::default(),
             now: 0,
-            database: Database::new(&terms),
+            database: Database::new(&config),
             away_until: 0,
             processes: BTreeMap::new(),
             queue: BTreeMap::new(),
             next_number: 0,
             chance: fastrand::Rng::with_seed(seed),
-            served: vec![BTreeSet::new(); terms.shards as usize],
-            unserved_since: vec![None; terms.shards as usize],
+            served: vec![BTreeSet::new(); config.shards as usize],
+            unserved_since: vec![None; config.shards as usize],
             gap_ms: 0,
             claims_at_once: 0,
             is_changed: false,
@@ -126,7 +126,7 @@ impl Cluster {
 
     /// Whether every shard is served by the one node that holds it and that all nodes wish it for.
     pub fn is_settled(&self) -> bool {
-        (0..self.terms.shards).map(ShardId).all(|shard| {
+        (0..self.config.shards).map(ShardId).all(|shard| {
             let held = self.database.held(shard);
             let server = self.server(shard);
             let epoch = server.and_then(|node| self.processes[&node].machine.serves(shard));
@@ -151,7 +151,7 @@ impl Cluster {
     /// Starts a process.
     pub fn start(&mut self) -> NodeId {
         let node = NodeId(self.chance.u64(..) >> 1);
-        let process = Process::new(node, self.terms.lease_ms, &mut self.chance);
+        let process = Process::new(node, self.config.lease_ms, &mut self.chance);
         self.processes.insert(node, process);
         self.tell(node, Event::Time);
         node
@@ -171,13 +171,13 @@ impl Cluster {
         if let Some(process) = self.processes.get_mut(&node) {
             process.stopped_until = until;
             process.wakes_at = Some(until);
-            self.push(until, node, Happening::Wake);
+            self.push(until, node, SimEvent::Wake);
         }
     }
 
     /// Asks a process to stop.
     pub fn drain(&mut self, node: NodeId) {
-        self.push(self.now, node, Happening::Drain);
+        self.push(self.now, node, SimEvent::Drain);
     }
 
     /// A person says that a node should take no shards, or that it may again.
@@ -216,13 +216,13 @@ impl Cluster {
         }
     }
 
-    fn push(&mut self, at: u64, node: NodeId, happening: Happening) {
+    fn push(&mut self, at: u64, node: NodeId, happening: SimEvent) {
         self.next_number += 1;
         self.queue.insert((at, self.next_number), (node, happening));
     }
 
-    fn happen(&mut self, node: NodeId, happening: Happening) {
-        if let Happening::Reach(request) = happening {
+    fn happen(&mut self, node: NodeId, happening: SimEvent) {
+        if let SimEvent::Reach(request) = happening {
             if self.away_until <= self.now {
                 self.reach(node, request);
             } else {
@@ -237,25 +237,25 @@ impl Cluster {
             return;
         }
         match happening {
-            Happening::Reach(_) => unreachable!("it happens in the database"),
-            Happening::Wake => {
+            SimEvent::Reach(_) => unreachable!("it happens in the database"),
+            SimEvent::Wake => {
                 if process.wakes_at == Some(self.now) {
                     self.tell(node, Event::Time);
                 }
             }
-            Happening::Drain => self.tell(node, Event::Drain),
-            Happening::Send(request) => self.send(node, request),
-            Happening::Renewed(number, view) => {
+            SimEvent::Drain => self.tell(node, Event::Drain),
+            SimEvent::Send(request) => self.send(node, request),
+            SimEvent::Renewed(number, view) => {
                 if process.renewal == Some(number) {
                     process.renewal = None;
                     self.tell(node, view.map_or(Event::RenewFailed, Event::Renewed));
                 }
             }
-            Happening::ClaimOver { shard, number, epoch } => {
+            SimEvent::ClaimOver { shard, number, epoch } => {
                 self.claim_over(node, shard, number, epoch);
             }
-            Happening::GivenUp(shard) => self.tell(node, Event::GivenUp(shard)),
-            Happening::Commit { shard, epoch } => self.commit(node, shard, epoch),
+            SimEvent::GivenUp(shard) => self.tell(node, Event::GivenUp(shard)),
+            SimEvent::Commit { shard, epoch } => self.commit(node, shard, epoch),
         }
     }
 
@@ -272,7 +272,7 @@ impl Cluster {
         if process.wakes_at != wakes_at {
             process.wakes_at = wakes_at;
             if let Some(at) = wakes_at {
-                self.push(at, node, Happening::Wake);
+                self.push(at, node, SimEvent::Wake);
             }
         }
     }
@@ -288,8 +288,8 @@ impl Cluster {
                 self.counts.renewals += 1;
                 process.renewal = Some(number);
                 let waits_until = self.now + RENEW_WAIT_MS;
-                self.push(soon, node, Happening::Send(Request::Renew { draining, number }));
-                self.push(waits_until, node, Happening::Renewed(number, None));
+                self.push(soon, node, SimEvent::Send(Request::Renew { draining, number }));
+                self.push(waits_until, node, SimEvent::Renewed(number, None));
             }
             Action::Claim { shard, epoch } => {
                 self.counts.claims += 1;
@@ -300,7 +300,7 @@ impl Cluster {
             Action::GiveUp { shard, epoch } => {
                 // What is decided is committed first.
                 let stopped = self.now + self.chance.u64(1..20);
-                self.push(stopped, node, Happening::Send(Request::GiveUp { shard, epoch }));
+                self.push(stopped, node, SimEvent::Send(Request::GiveUp { shard, epoch }));
             }
             Action::Abandon(shard) => {
                 self.counts.abandoned += 1;
@@ -308,11 +308,11 @@ impl Cluster {
                 self.unserve(node, shard);
                 // Sometimes the answer to a claim is on its way and cannot be called back.
                 if let Some(number) = claim.filter(|_| self.chance.bool()) {
-                    self.push(soon, node, Happening::ClaimOver { shard, number, epoch: None });
+                    self.push(soon, node, SimEvent::ClaimOver { shard, number, epoch: None });
                 }
             }
             Action::Leave => {
-                self.push(soon, node, Happening::Reach(Request::Leave));
+                self.push(soon, node, SimEvent::Reach(Request::Leave));
                 self.kill(node);
             }
         }
@@ -321,12 +321,12 @@ impl Cluster {
     /// Begins claims that wait, as long as there are connections.
     fn connect(&mut self, node: NodeId) {
         let Some(process) = self.processes.get_mut(&node) else { return };
-        while process.connected.len() < self.terms.connections
+        while process.connected.len() < self.config.connections
             && let Some((shard, epoch, number)) = process.queue.pop_front()
         {
             process.connected.insert(number);
             self.next_number += 1;
-            let send = Happening::Send(Request::Claim { shard, epoch, number });
+            let send = SimEvent::Send(Request::Claim { shard, epoch, number });
             self.queue.insert((self.now, self.next_number), (node, send));
         }
         let at_once = self.processes.values().map(|process| process.connected.len()).sum();
@@ -341,7 +341,7 @@ impl Cluster {
             self.miss(node, request);
         } else {
             let arrives = self.now + self.travel_ms();
-            self.push(arrives, node, Happening::Reach(request));
+            self.push(arrives, node, SimEvent::Reach(request));
         }
     }
 
@@ -352,9 +352,9 @@ impl Cluster {
             // It has a time of its own.
             Request::Renew { .. } | Request::Leave => {}
             Request::Claim { shard, number, .. } => {
-                self.push(noticed, node, Happening::ClaimOver { shard, number, epoch: None });
+                self.push(noticed, node, SimEvent::ClaimOver { shard, number, epoch: None });
             }
-            Request::GiveUp { shard, .. } => self.push(noticed, node, Happening::GivenUp(shard)),
+            Request::GiveUp { shard, .. } => self.push(noticed, node, SimEvent::GivenUp(shard)),
         }
     }
 
@@ -367,18 +367,18 @@ impl Cluster {
                 for shard in serves.unwrap_or_default().into_keys() {
                     self.look_for_two(shard);
                 }
-                (back, Happening::Renewed(number, Some(view)))
+                (back, SimEvent::Renewed(number, Some(view)))
             }
             Request::Claim { shard, epoch, number } => {
                 let epoch = self.database.claim(node, shard, epoch);
                 self.counts.refused += u64::from(epoch.is_none());
                 let done = epoch.map_or(self.now, |_| self.database.work(self.now));
                 let travel_ms = back - self.now;
-                (done + travel_ms, Happening::ClaimOver { shard, number, epoch })
+                (done + travel_ms, SimEvent::ClaimOver { shard, number, epoch })
             }
             Request::GiveUp { shard, epoch } => {
                 self.database.give_up(shard, epoch);
-                (back, Happening::GivenUp(shard))
+                (back, SimEvent::GivenUp(shard))
             }
             Request::Leave => return self.database.leave(node),
         };
@@ -416,7 +416,7 @@ impl Cluster {
         }
         self.look_for_two(shard);
         let commits_at = self.now + self.chance.u64(1..1_000);
-        self.push(commits_at, node, Happening::Commit { shard, epoch });
+        self.push(commits_at, node, SimEvent::Commit { shard, epoch });
     }
 
     fn unserve(&mut self, node: NodeId, shard: ShardId) {
@@ -444,7 +444,7 @@ impl Cluster {
             self.tell(node, Event::Lost { shard, epoch, fenced });
         } else {
             let again_at = self.now + self.chance.u64(500..1_500);
-            self.push(again_at, node, Happening::Commit { shard, epoch });
+            self.push(again_at, node, SimEvent::Commit { shard, epoch });
         }
     }
 

@@ -7,7 +7,7 @@ use driftq_core::{Command, Envelope, Rejection};
 
 use crate::consumer::worker;
 use crate::facts::operator::pointer_text;
-use crate::world::{Committing, Happening, Outcome, Taken, World};
+use crate::world::{Committing, Outcome, SimEvent, Taken, World};
 
 /// How often a commit is sent in all.
 const TIMES_MAX: u32 = 6;
@@ -138,7 +138,7 @@ impl World {
     fn send_again_later(&mut self, client: usize, delay_ms: u64, committing: Committing) {
         let work = self.new_work(client);
         worker(self, client).again.insert(work, committing);
-        self.later(delay_ms, Happening::Worked { client, work });
+        self.later(delay_ms, SimEvent::Worked { client, work });
     }
 
     pub(crate) fn commit_heard(

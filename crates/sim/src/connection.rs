@@ -4,7 +4,7 @@ use driftq_checker::history::What;
 use driftq_core::{ConsumerId, Line, Timestamp};
 
 use crate::consumer::lease_of;
-use crate::world::{Happening, World};
+use crate::world::{SimEvent, World};
 
 impl World {
     /// Lets every connection write what its client can take, and ends those that are due.
@@ -33,7 +33,7 @@ impl World {
             for delivery in lines {
                 at += self.rng.u64(0..4);
                 self.record(0, What::Written { lease: lease_of(&delivery) });
-                self.later(at - now, Happening::Line { consumer, delivery });
+                self.later(at - now, SimEvent::Line { consumer, delivery });
             }
             if let Some(connection) =
                 self.alive(life).and_then(|node| node.connections.get_mut(&consumer))
@@ -64,7 +64,7 @@ impl World {
             self.tell(life, command);
         }
         let wait_ms = at.saturating_sub(self.now) + 1;
-        self.later(wait_ms, Happening::Hangup { consumer });
+        self.later(wait_ms, SimEvent::Hangup { consumer });
     }
 
     /// A connection ends now.

@@ -11,7 +11,7 @@ use driftq_core::command::{
 use driftq_core::{Command, ConsumerId, Rejection, Reply, Text, Ticket};
 
 use crate::facts::content;
-use crate::world::{Book, Client, Happening, Held, Outcome, Said, Taken, Worker, World};
+use crate::world::{Book, Client, Held, Outcome, Said, SimEvent, Taken, Worker, World};
 
 /// Tokens of deliveries that are over, kept to be shown again.
 const OLD_TOKENS: usize = 12;
@@ -122,7 +122,7 @@ impl World {
         me.connection = Some(consumer);
         me.joining = Some(ticket);
         if let Some(until) = me.stays_until {
-            self.later(until.saturating_sub(now) + 1, Happening::Goes { consumer });
+            self.later(until.saturating_sub(now) + 1, SimEvent::Goes { consumer });
         }
     }
 
@@ -150,7 +150,7 @@ impl World {
                 self.hang_up(consumer);
             }
             let delay = self.rng.u64(50..1_000);
-            self.later(delay, Happening::Wake { client });
+            self.later(delay, SimEvent::Wake { client });
         }
     }
 
@@ -161,7 +161,7 @@ impl World {
             me.joining = None;
         }
         let delay = self.rng.u64(1..400);
-        self.later(delay, Happening::Wake { client });
+        self.later(delay, SimEvent::Wake { client });
     }
 
     pub(crate) fn worker_gets(&mut self, client: usize, delivery: Box<Delivery>) {
@@ -200,7 +200,7 @@ impl World {
             5..12 => self.rng.u64(0..lease_ms),
             _ => self.rng.u64(1..400),
         };
-        self.later(duration, Happening::Worked { client, work });
+        self.later(duration, SimEvent::Worked { client, work });
     }
 
     pub(crate) fn worked(&mut self, client: usize, work: u64) {
@@ -257,7 +257,7 @@ impl World {
                 let work = me.next_work;
                 me.work.insert(work, Taken { extended: true, ..taken });
                 let duration = self.rng.u64(1..2_000);
-                self.later(duration, Happening::Worked { client, work });
+                self.later(duration, SimEvent::Worked { client, work });
                 return;
             }
             20..24 => self.settle(client, &taken, Verb::Ack, true),

@@ -6,7 +6,7 @@ use driftq_core::row::Key;
 use driftq_core::{Command, Lane, Offset, Reply, ShardId};
 
 use crate::admin::topic_name;
-use crate::world::{Client, Damage, Happening, Outcome, Task, World};
+use crate::world::{Client, Damage, Outcome, SimEvent, Task, World};
 
 impl World {
     /// Some runs lose a few pages.
@@ -16,7 +16,7 @@ impl World {
         }
         for _ in 0..self.rng.u32(1..4) {
             let at = self.rng.u64(30_000..400_000);
-            self.later(at, Happening::Corrupt);
+            self.later(at, SimEvent::Corrupt);
         }
     }
 
@@ -51,13 +51,13 @@ impl World {
             self.damages.push(damage.clone());
         }
         let delay = self.rng.u64(500..20_000);
-        self.later(delay, Happening::Repair { damage, from: 0 });
+        self.later(delay, SimEvent::Repair { damage, from: 0 });
     }
 
     /// A restored backup may have pages that were repaired since.
     pub(crate) fn repair_all(&mut self) {
         for damage in self.damages.clone() {
-            self.later(1_000, Happening::Repair { damage, from: 0 });
+            self.later(1_000, SimEvent::Repair { damage, from: 0 });
         }
     }
 
@@ -83,7 +83,7 @@ impl World {
             // The topic was deleted meanwhile.
             Outcome::Refused(_) => {}
             Outcome::Done(_) | Outcome::NotSent | Outcome::Unknown => {
-                self.later(1_000, Happening::Repair { damage, from: 0 });
+                self.later(1_000, SimEvent::Repair { damage, from: 0 });
             }
         }
     }

@@ -6,7 +6,7 @@ use driftq_core::command::{BeginOf, EffectQuery};
 use driftq_core::effect::Scope;
 use driftq_core::{Command, Timestamp};
 
-use crate::world::{Client, Happening, Intent, World};
+use crate::world::{Client, Intent, SimEvent, World};
 
 /// Keys in each scope of each tenant.
 const KEYS: u32 = 5;
@@ -42,7 +42,7 @@ impl World {
             }
         }
         let pause = self.rng.u64(150..1_200);
-        self.later(pause, Happening::Wake { client });
+        self.later(pause, SimEvent::Wake { client });
     }
 
     fn some_effect(&mut self) -> Effect {

@@ -5,7 +5,7 @@ use driftq_core::{ConsumerId, ShardId, Ticket};
 
 use crate::sometimes::KINDS;
 use crate::stats::Point;
-use crate::world::{Happening, Heard, World};
+use crate::world::{Heard, SimEvent, World};
 
 /// The first of them, which strike where there is one node too.
 const KINDS_ALONE: usize = 8;
@@ -16,7 +16,7 @@ const EVERY_MS: u64 = 4_500;
 impl World {
     pub(crate) fn plan_fault(&mut self) {
         let delay = self.rng.u64(EVERY_MS / 2..EVERY_MS * 3 / 2);
-        self.later(delay, Happening::Fault);
+        self.later(delay, SimEvent::Fault);
     }
 
     pub(crate) fn arm_fault(&mut self) {
@@ -127,7 +127,7 @@ impl World {
                 let pending = nodes.flat_map(|node| std::mem::take(&mut node.pending));
                 for ticket in pending.collect::<Vec<Ticket>>() {
                     self.hosts.passing.remove(&ticket);
-                    self.later(1, Happening::Answer { ticket, heard: Heard::Nothing });
+                    self.later(1, SimEvent::Answer { ticket, heard: Heard::Nothing });
                 }
                 for consumer in self.connected() {
                     self.hang_up(consumer);
@@ -157,7 +157,7 @@ impl World {
         };
         self.lose_commits(life);
         match host {
-            Some(_) => self.later(0, Happening::Unheard { life, fenced: false }),
+            Some(_) => self.later(0, SimEvent::Unheard { life, fenced: false }),
             None => self.end_life(life, false),
         }
     }

@@ -4,7 +4,7 @@
 use driftq_core::command::Place;
 use driftq_core::{CallError, Command, CommandResult, Epoch, NodeId, Reply, ShardId, Ticket};
 
-use crate::world::{Happening, Heard, Passing, World};
+use crate::world::{Heard, Passing, SimEvent, World};
 
 /// How often a node looks whether a shard that moves is served again.
 const LOOK_MS: u64 = 100;
@@ -13,14 +13,14 @@ impl World {
     /// A client's request reaches some node.
     pub(crate) fn enter(&mut self, ticket: Ticket, command: Command) {
         let Some(entry) = self.some_host() else {
-            return self.later(1, Happening::Answer { ticket, heard: Heard::NobodyListens });
+            return self.later(1, SimEvent::Answer { ticket, heard: Heard::NobodyListens });
         };
         let since = self.now;
         self.hosts.passing.insert(ticket, Passing { entry, since, command });
         if self.hosts.stopped_until(entry, since).is_some() {
             self.give_up_call(ticket);
         }
-        self.later(0, Happening::Pass { ticket });
+        self.later(0, SimEvent::Pass { ticket });
     }
 
     /// The node that took a call does something about it.
@@ -49,7 +49,7 @@ impl World {
         }
         let delay = self.delay(3);
         let command = Box::new(command);
-        self.later(delay, Happening::Forwarded { ticket, to, epoch, command });
+        self.later(delay, SimEvent::Forwarded { ticket, to, epoch, command });
     }
 
     /// A call comes to the node that is said to serve its shard.
@@ -65,7 +65,7 @@ impl World {
                 }
                 let delay = self.delay(2);
                 let answered = Err(CallError::NotServing);
-                self.later(delay, Happening::Back { ticket, answered });
+                self.later(delay, SimEvent::Back { ticket, answered });
             }
         }
     }
@@ -85,10 +85,10 @@ impl World {
             self.stats.saw("answered twice between nodes");
             let again = self.rng.u64(0..500);
             let answered = Ok(answered.clone());
-            self.later(again, Happening::Back { ticket, answered });
+            self.later(again, SimEvent::Back { ticket, answered });
         }
         let delay = self.delay(3);
-        self.later(delay, Happening::Back { ticket, answered: Ok(answered) });
+        self.later(delay, SimEvent::Back { ticket, answered: Ok(answered) });
     }
 
     /// The node that took a call hears of it.
@@ -97,12 +97,12 @@ impl World {
         let Some(passing) = self.hosts.passing.get_mut(&ticket) else { return };
         let heard = match answered {
             Err(lost) if lost.should_retry(now - passing.since) => {
-                return self.later(LOOK_MS, Happening::Pass { ticket });
+                return self.later(LOOK_MS, SimEvent::Pass { ticket });
             }
             Ok(Ok(Reply::Elsewhere(ask))) => {
                 (passing.command, passing.since) = (*ask, now);
                 let delay = self.delay(2);
-                return self.later(delay, Happening::Pass { ticket });
+                return self.later(delay, SimEvent::Pass { ticket });
             }
             Ok(answered) => Heard::Answer(Box::new(answered)),
             Err(CallError::NotServing | CallError::Overloaded) => Heard::NobodyListens,
@@ -110,7 +110,7 @@ impl World {
         };
         self.hosts.passing.remove(&ticket);
         let delay = self.delay(5);
-        self.later(delay, Happening::Answer { ticket, heard });
+        self.later(delay, SimEvent::Answer { ticket, heard });
     }
 
     /// A process is stopped: who waits for it gives up, or not.
@@ -134,14 +134,14 @@ impl World {
         if self.rng.bool() {
             self.stats.saw("call given up by its caller");
             let delay = self.rng.u64(300..6_000);
-            self.later(delay, Happening::Answer { ticket, heard: Heard::Nothing });
+            self.later(delay, SimEvent::Answer { ticket, heard: Heard::Nothing });
         }
     }
 
     /// The node that took a call notices after a while that no answer comes.
     fn hear_nothing_of(&mut self, ticket: Ticket) {
         let noticed = self.rng.u64(500..6_000);
-        self.later(noticed, Happening::Back { ticket, answered: Err(CallError::Unknown) });
+        self.later(noticed, SimEvent::Back { ticket, answered: Err(CallError::Unknown) });
     }
 
     fn is_lost_between_nodes(&mut self) -> bool {

@@ -11,7 +11,7 @@ use driftq_storage::{Engine, Ownership, RecoverError, read_back};
 
 use crate::cluster::process::Process;
 use crate::plan::HEAL_AT_MS;
-use crate::world::{Happening, Heard, Host, HostEvent, ProcessClock, Request, World};
+use crate::world::{Heard, Host, HostEvent, ProcessClock, Request, SimEvent, World};
 
 /// How long a claim that finds a commit under way waits before it looks again.
 pub(crate) const LOCK_LOOK_MS: u64 = 3;
@@ -85,7 +85,7 @@ impl World {
         if host.process.wakes_at != wakes_at {
             host.process.wakes_at = wakes_at;
             if let Some(at) = wakes_at {
-                self.later(at.saturating_sub(now), Happening::Host(id, HostEvent::Wake));
+                self.later(at.saturating_sub(now), SimEvent::Host(id, HostEvent::Wake));
             }
         }
     }
@@ -98,7 +98,7 @@ impl World {
                 let number = self.hosts.next_number;
                 host.process.renewal = Some(number);
                 self.send_to_database(id, Request::Renew { draining, number });
-                let failed = Happening::Host(id, HostEvent::Renewed(number, None));
+                let failed = SimEvent::Host(id, HostEvent::Renewed(number, None));
                 self.later(RENEW_WAIT_MS, failed);
             }
             Action::Claim { shard, epoch } => {
@@ -145,7 +145,7 @@ impl World {
 
     pub(crate) fn send_to_database(&mut self, id: NodeId, request: Request) {
         let delay = self.delay(2);
-        self.later(delay, Happening::Host(id, HostEvent::Ask(request)));
+        self.later(delay, SimEvent::Host(id, HostEvent::Ask(request)));
     }
 
     /// What a node asked reaches the database, or not.
@@ -165,7 +165,7 @@ impl World {
                 let lease_ms = self.hosts.lease_ms;
                 self.record(0, What::Renewed { node: id.0, lease_ms });
                 let renewed = HostEvent::Renewed(number, Some(Box::new(shown)));
-                self.later(back, Happening::Host(id, renewed));
+                self.later(back, SimEvent::Host(id, renewed));
             }
             Request::Claim { shard, epoch } => {
                 let claimed = if self.hosts.is_cut(id, now) {
@@ -175,7 +175,7 @@ impl World {
                         Ok(claimed) => claimed,
                         Err(Locked) => {
                             self.stats.saw("claim waited for a commit");
-                            let again = Happening::Host(id, HostEvent::Ask(request));
+                            let again = SimEvent::Host(id, HostEvent::Ask(request));
                             return self.later(LOCK_LOOK_MS, again);
                         }
                     }
@@ -187,14 +187,14 @@ impl World {
                 // Then it is read back.
                 let took = self.rng.u64(5..300);
                 let claimed = claimed.filter(|_| !is_unheard);
-                self.later(took, Happening::Host(id, HostEvent::ClaimOver { shard, claimed }));
+                self.later(took, SimEvent::Host(id, HostEvent::ClaimOver { shard, claimed }));
             }
             Request::GiveUp { shard, epoch } => {
                 if !self.hosts.is_cut(id, now) {
                     self.hosts.database().give_up(shard, epoch);
                 }
                 let delay = self.delay(2);
-                self.later(delay, Happening::Host(id, HostEvent::GivenUp(shard)));
+                self.later(delay, SimEvent::Host(id, HostEvent::GivenUp(shard)));
             }
             Request::Leave => self.hosts.database().leave(id),
         }
@@ -274,7 +274,7 @@ impl World {
             self.hang_up(consumer);
         }
         let delay = self.rng.u64(200..3_000);
-        self.later(delay, Happening::HostStarts);
+        self.later(delay, SimEvent::HostStarts);
     }
 
     /// Stops a process by a signal. It goes on with whatever it had in hand.
@@ -292,7 +292,7 @@ impl World {
         host.process.stopped_until = now + for_ms;
         host.hears_at = now + for_ms + lag_ms;
         self.record(0, What::Stopped { node: id.0, until: now + for_ms });
-        self.later(for_ms + lag_ms, Happening::Host(id, HostEvent::Wake));
+        self.later(for_ms + lag_ms, SimEvent::Host(id, HostEvent::Wake));
         self.leave_in_doubt(id);
     }
 

@@ -11,7 +11,7 @@ use driftq_core::effect::{EffectResult, Outcome as Result};
 use driftq_core::{Command, OnDoubt, Rejection, Reply, Text, Ticket};
 
 use crate::facts::{effect_of, in_words};
-use crate::world::{Act, Book, Client, Happening, Held, Intent, Outcome, Said, World};
+use crate::world::{Act, Book, Client, Held, Intent, Outcome, Said, SimEvent, World};
 
 /// Rights that are over, kept to be shown again.
 const OLD_RIGHTS: usize = 12;
@@ -96,7 +96,7 @@ impl World {
         book.next_act += 1;
         let number = book.next_act;
         book.acts.insert(number, act);
-        self.later(delay_ms, Happening::Act { client, act: number });
+        self.later(delay_ms, SimEvent::Act { client, act: number });
     }
 
     /// A client does what it planned.

@@ -8,7 +8,6 @@
 mod admin;
 mod backup;
 pub mod bench;
-mod carry;
 mod clients;
 mod clock;
 pub mod cluster;
@@ -33,6 +32,7 @@ mod plan;
 mod producer;
 mod router;
 mod run;
+mod shard_network;
 mod sometimes;
 mod stats;
 mod transactions;

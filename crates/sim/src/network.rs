@@ -14,7 +14,7 @@ use driftq_core::{Command, Rejection, Reply, Ticket};
 use crate::facts::operator::settings_text;
 use crate::facts::{effect_of, in_words};
 use crate::kinds::kind_of;
-use crate::world::{Happening, Heard, Outcome, World};
+use crate::world::{Heard, Outcome, SimEvent, World};
 
 impl World {
     /// A client calls.
@@ -26,7 +26,7 @@ impl World {
         self.clients.kinds.insert(ticket, kind_of(&command));
         self.record(client as u32 + 1, What::Invoked { call: ticket.0, op });
         let delay = self.delay(5);
-        self.later(delay, Happening::Request { ticket, command: Box::new(command) });
+        self.later(delay, SimEvent::Request { ticket, command: Box::new(command) });
         ticket
     }
 

@@ -21,7 +21,7 @@ use crate::facts::Asked;
 use crate::forward::may_come_late;
 use crate::plan::Shape;
 use crate::stats::Point;
-use crate::world::{Commit, Connection, Happening, Heard, Node, Request, UnderWay, World};
+use crate::world::{Commit, Connection, Heard, Node, Request, SimEvent, UnderWay, World};
 
 /// What the node's counters say of every group.
 pub(crate) fn counters(pipeline: &Pipeline) -> Vec<Counters> {
@@ -104,7 +104,7 @@ impl World {
                 Err(RecoverError::Engine(error)) => panic!("memory does not fail: {error}"),
                 Err(RecoverError::Damaged(damaged)) => {
                     self.found_damage(shard, &damaged);
-                    self.later(5_000, Happening::Restart { shard });
+                    self.later(5_000, SimEvent::Restart { shard });
                     return;
                 }
             };
@@ -156,7 +156,7 @@ impl World {
             turn_at: u64::MAX,
             turns: 0,
         });
-        self.later(0, Happening::Turn { life: self.life });
+        self.later(0, SimEvent::Turn { life: self.life });
     }
 
     /// A node does not serve a shard any more. What it was asked and did not answer is unknown; commits that
@@ -170,14 +170,14 @@ impl World {
             self.later(
                 delay,
                 match node.host {
-                    Some(_) => Happening::Back { ticket, answered: Err(CallError::Unknown) },
-                    None => Happening::Answer { ticket, heard: Heard::Nothing },
+                    Some(_) => SimEvent::Back { ticket, answered: Err(CallError::Unknown) },
+                    None => SimEvent::Answer { ticket, heard: Heard::Nothing },
                 },
             );
         }
         for consumer in std::mem::take(&mut node.connections).into_keys() {
             let delay = self.delay(5);
-            self.later(delay, Happening::Hangup { consumer });
+            self.later(delay, SimEvent::Hangup { consumer });
         }
         self.faults.forget_life(node.life);
         Some(node)
@@ -194,7 +194,7 @@ impl World {
             Some(host) => self.tell_host(host, Event::Lost { shard, epoch, fenced }),
             None => {
                 let delay = self.rng.u64(1..1_500);
-                self.later(delay, Happening::Restart { shard });
+                self.later(delay, SimEvent::Restart { shard });
             }
         }
     }
@@ -251,7 +251,7 @@ impl World {
         if at < node.turn_at || node.turn_at <= world_now {
             node.turn_at = at;
             if at != u64::MAX {
-                self.later(at - world_now, Happening::Turn { life });
+                self.later(at - world_now, SimEvent::Turn { life });
             }
         }
     }
@@ -265,7 +265,7 @@ impl World {
                 Output::StartRead(read, reads) => {
                     let (taken, answered) = (self.delay(2), self.delay(2));
                     let answer_at = self.now + taken + answered;
-                    self.later(taken, Happening::ReadTaken { life, read, reads, answer_at });
+                    self.later(taken, SimEvent::ReadTaken { life, read, reads, answer_at });
                 }
                 Output::StartCommit(batch, writes) => {
                     let every = if self.shape == Shape::Partitions { 1_000 } else { 50 };
@@ -298,7 +298,7 @@ impl World {
             let decided = What::Decided { node: host.0, shard: shard.0, epoch, batch: batch.no.0 };
             let commit = Some(Box::new(node.commit(batch, writes, 0, is_counted)));
             self.record(0, decided);
-            self.later(wait_ms, Happening::CommitSent { life, commit });
+            self.later(wait_ms, SimEvent::CommitSent { life, commit });
             return self.reached(shard, Point::Decided);
         }
         // A disk does one thing after the other, and answers in order.
@@ -307,8 +307,8 @@ impl World {
         (node.disk_busy_until, node.answers_busy_until) = (applied_at, answer_at);
         let shard = node.shard;
         let commit = Box::new(node.commit(batch, writes, answer_at, is_counted));
-        self.later(sent, Happening::CommitSent { life, commit: None });
-        self.later(applied_at - now, Happening::CommitApplied { life, commit });
+        self.later(sent, SimEvent::CommitSent { life, commit: None });
+        self.later(applied_at - now, SimEvent::CommitApplied { life, commit });
         self.reached(shard, Point::Decided);
     }
 
@@ -323,7 +323,7 @@ impl World {
         if let (Some(commit), Some(way)) = (commit, way) {
             node.disk_busy_until = (now + way).max(node.disk_busy_until);
             let wait_ms = node.disk_busy_until - now;
-            self.later(wait_ms, Happening::CommitReaches { life, commit });
+            self.later(wait_ms, SimEvent::CommitReaches { life, commit });
         }
         self.reached(shard, Point::Committing);
     }
@@ -363,7 +363,7 @@ impl World {
         let shard = node.shard;
         if is_answered {
             let wait_ms = answer_at.saturating_sub(self.now);
-            self.later(wait_ms, Happening::CommitAnswered { life, batch: no.0 });
+            self.later(wait_ms, SimEvent::CommitAnswered { life, batch: no.0 });
         }
         self.reached(shard, Point::Unreleased);
     }
@@ -410,13 +410,13 @@ impl World {
         }
         let Ok(rows) = wait(self.engine.read(ownership, reads)) else {
             match host {
-                Some(_) => self.later(1, Happening::Unheard { life, fenced: true }),
+                Some(_) => self.later(1, SimEvent::Unheard { life, fenced: true }),
                 None => self.end_life(life, true),
             }
             return;
         };
         let wait_ms = answer_at.saturating_sub(self.now);
-        self.later(wait_ms, Happening::ReadAnswered { life, read, rows });
+        self.later(wait_ms, SimEvent::ReadAnswered { life, read, rows });
     }
 
     pub(crate) fn read_answered(
@@ -441,7 +441,7 @@ impl World {
         let shard = self.shard_of(&command);
         match self.node(shard).map(|node| node.life) {
             Some(life) => self.take(life, ticket, command, None),
-            None => self.later(1, Happening::Answer { ticket, heard: Heard::NobodyListens }),
+            None => self.later(1, SimEvent::Answer { ticket, heard: Heard::NobodyListens }),
         }
     }
 
@@ -512,11 +512,11 @@ impl World {
                 node.pending.remove(&ticket);
                 let command = ask.clone();
                 let delay = self.delay(2);
-                self.later(delay, Happening::Request { ticket, command });
+                self.later(delay, SimEvent::Request { ticket, command });
             } else if node.pending.remove(&ticket) {
                 let delay = self.delay(5);
                 let heard = Heard::Answer(Box::new(answered));
-                self.later(delay, Happening::Answer { ticket, heard });
+                self.later(delay, SimEvent::Answer { ticket, heard });
             }
         }
         for effect in &release.batch.actions {

@@ -9,7 +9,7 @@ use driftq_core::placement::shard_of_topic;
 use driftq_core::{Command, Envelope, Rejection, Reply, RetryRequest, Ticket, Timestamp};
 
 use crate::plan::keys;
-use crate::world::{Client, Happening, Outcome, Producer, Sent, World};
+use crate::world::{Client, Outcome, Producer, Sent, SimEvent, World};
 
 /// Keys a producer remembers having used.
 const REMEMBERED: usize = 40;
@@ -112,7 +112,7 @@ impl World {
         me.next_plan += 1;
         let plan = me.next_plan;
         me.planned.insert(plan, sent);
-        self.later(delay_ms, Happening::Planned { client, plan });
+        self.later(delay_ms, SimEvent::Planned { client, plan });
     }
 
     pub(crate) fn send_planned(&mut self, client: usize, plan: u64) {
@@ -255,7 +255,7 @@ impl World {
             self.send_later(client, delay, sent);
         } else {
             let pause = self.rng.u64(300..1_200);
-            self.later(pause, Happening::Wake { client });
+            self.later(pause, SimEvent::Wake { client });
         }
     }
 }

@@ -10,7 +10,7 @@ use driftq_core::ShardId;
 
 use crate::plan::{END_AT_MS, HEAL_AT_MS, Shape};
 use crate::stats::{Stats, Summary};
-use crate::world::{Happening, World};
+use crate::world::{SimEvent, World};
 
 /// What a valid run has at least.
 const PRODUCED_MIN: u64 = 1_000;
@@ -57,7 +57,7 @@ pub fn run(seed: u64, is_strict: bool) -> Outcome {
     world.plan_fault();
     world.plan_restore();
     world.plan_corruption();
-    world.later(HEAL_AT_MS, Happening::Heal);
+    world.later(HEAL_AT_MS, SimEvent::Heal);
     while let Some(happening) = world.next(END_AT_MS) {
         world.happen(happening);
     }
@@ -78,55 +78,55 @@ pub fn run(seed: u64, is_strict: bool) -> Outcome {
 }
 
 impl World {
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: SimEvent) {
         match happening {
-            Happening::BackUp => self.back_up(),
-            Happening::Restore => self.restore_backup(),
-            Happening::Corrupt => self.corrupt(),
-            Happening::Repair { damage, from } => self.repair(damage, from),
-            Happening::Goes { consumer } => self.hang_up(consumer),
-            Happening::Turn { life } => {
+            SimEvent::BackUp => self.back_up(),
+            SimEvent::Restore => self.restore_backup(),
+            SimEvent::Corrupt => self.corrupt(),
+            SimEvent::Repair { damage, from } => self.repair(damage, from),
+            SimEvent::Goes { consumer } => self.hang_up(consumer),
+            SimEvent::Turn { life } => {
                 self.write_lines(life);
                 self.turn_node(life);
             }
-            Happening::CommitSent { life, commit } => self.commit_sent(life, commit),
-            Happening::CommitReaches { life, commit } => self.commit_reaches(life, commit),
-            Happening::CommitBegins { life } => self.commit_begins(life),
-            Happening::CommitEnds { life } => self.commit_ends(life),
-            Happening::Unheard { life, fenced } => self.end_life(life, fenced),
-            Happening::CommitApplied { life, commit } => self.commit_applied(life, *commit),
-            Happening::CommitAnswered { life, batch } => self.commit_answered(life, batch),
-            Happening::ReadTaken { life, read, reads, answer_at } => {
+            SimEvent::CommitSent { life, commit } => self.commit_sent(life, commit),
+            SimEvent::CommitReaches { life, commit } => self.commit_reaches(life, commit),
+            SimEvent::CommitBegins { life } => self.commit_begins(life),
+            SimEvent::CommitEnds { life } => self.commit_ends(life),
+            SimEvent::Unheard { life, fenced } => self.end_life(life, fenced),
+            SimEvent::CommitApplied { life, commit } => self.commit_applied(life, *commit),
+            SimEvent::CommitAnswered { life, batch } => self.commit_answered(life, batch),
+            SimEvent::ReadTaken { life, read, reads, answer_at } => {
                 self.read_taken(life, read, reads, answer_at);
             }
-            Happening::ReadAnswered { life, read, rows } => self.read_answered(life, read, rows),
-            Happening::Request { ticket, command } => self.request(ticket, *command),
-            Happening::Answer { ticket, heard } => self.answer(ticket, heard),
-            Happening::Line { consumer, delivery } => self.line(consumer, delivery),
-            Happening::Hangup { consumer } => self.hung_up(consumer),
-            Happening::Wake { client } => self.wake(client),
-            Happening::Planned { client, plan } => self.send_planned(client, plan),
-            Happening::Worked { client, work } => self.worked(client, work),
-            Happening::Act { client, act } => self.act(client, act),
-            Happening::Fault => self.arm_fault(),
-            Happening::Carried { target, arrive, between } => {
+            SimEvent::ReadAnswered { life, read, rows } => self.read_answered(life, read, rows),
+            SimEvent::Request { ticket, command } => self.request(ticket, *command),
+            SimEvent::Answer { ticket, heard } => self.answer(ticket, heard),
+            SimEvent::Line { consumer, delivery } => self.line(consumer, delivery),
+            SimEvent::Hangup { consumer } => self.hung_up(consumer),
+            SimEvent::Wake { client } => self.wake(client),
+            SimEvent::Planned { client, plan } => self.send_planned(client, plan),
+            SimEvent::Worked { client, work } => self.worked(client, work),
+            SimEvent::Act { client, act } => self.act(client, act),
+            SimEvent::Fault => self.arm_fault(),
+            SimEvent::Carried { target, arrive, between } => {
                 self.carried(target, arrive, between);
             }
-            Happening::Told { source, arrived, at } => self.told_source(source, arrived, at),
-            Happening::HostStarts => self.start_host(),
-            Happening::Host(host, event) => self.host_event(host, event),
-            Happening::Pass { ticket } => self.pass(ticket),
-            Happening::Forwarded { ticket, to, epoch, command } => {
+            SimEvent::Told { source, arrived, at } => self.told_source(source, arrived, at),
+            SimEvent::HostStarts => self.start_host(),
+            SimEvent::Host(host, event) => self.host_event(host, event),
+            SimEvent::Pass { ticket } => self.pass(ticket),
+            SimEvent::Forwarded { ticket, to, epoch, command } => {
                 self.forwarded(ticket, to, epoch, *command);
             }
-            Happening::Back { ticket, answered } => self.back(ticket, answered),
-            Happening::Restart { shard } => {
+            SimEvent::Back { ticket, answered } => self.back(ticket, answered),
+            SimEvent::Restart { shard } => {
                 if self.node(shard).is_none() {
                     self.start_node(shard);
                 }
             }
-            Happening::JumpEnds { number, is_right } => self.end_jump(number, is_right),
-            Happening::Heal => {
+            SimEvent::JumpEnds { number, is_right } => self.end_jump(number, is_right),
+            SimEvent::Heal => {
                 self.heal();
                 self.clients.is_healed = true;
                 self.hurry_workers();

@@ -4,7 +4,7 @@
 use driftq_storage::EngineError;
 
 use crate::hosts::LOCK_LOOK_MS;
-use crate::world::{Commit, Happening, World};
+use crate::world::{Commit, SimEvent, World};
 
 impl World {
     /// A commit comes to the database, if that can be reached.
@@ -27,10 +27,10 @@ impl World {
         match self.engine.begin(commit.ownership) {
             Ok(()) => {
                 let work = self.delay(3) + self.faults.slow_disk_ms(self.now);
-                self.later(work, Happening::CommitEnds { life });
+                self.later(work, SimEvent::CommitEnds { life });
             }
             Err(EngineError::Unknown(_)) => {
-                self.later(LOCK_LOOK_MS, Happening::CommitBegins { life });
+                self.later(LOCK_LOOK_MS, SimEvent::CommitBegins { life });
             }
             Err(EngineError::Fenced) => {
                 let commit = self.take_first(life);
@@ -76,7 +76,7 @@ impl World {
             self.stats.saw("commit refused after another node's claim");
         }
         let delay = self.delay(3);
-        self.later(delay, Happening::Unheard { life, fenced: true });
+        self.later(delay, SimEvent::Unheard { life, fenced: true });
     }
 
     fn take_first(&mut self, life: u64) -> Box<Commit> {
@@ -91,6 +91,6 @@ impl World {
     /// Whatever a life waits for does not come, and it notices after a while.
     pub(crate) fn hear_nothing(&mut self, life: u64) {
         let noticed = self.rng.u64(500..3_000);
-        self.later(noticed, Happening::Unheard { life, fenced: false });
+        self.later(noticed, SimEvent::Unheard { life, fenced: false });
     }
 }

@@ -36,7 +36,7 @@ pub(crate) use shards::{Backup, Commit, Connection, Damage, Heard, Node, UnderWa
 
 /// Something that happens at a time.
 #[derive(Debug)]
-pub(crate) enum Happening {
+pub(crate) enum SimEvent {
     /// A node looks at what is due.
     Turn { life: u64 },
     /// A commit reaches the engine.
@@ -119,7 +119,7 @@ pub(crate) struct Between {
 struct Queued {
     at: u64,
     order: u64,
-    happening: Happening,
+    happening: SimEvent,
 }
 
 impl PartialEq for Queued {
@@ -217,14 +217,14 @@ impl World {
         }
     }
 
-    pub(crate) fn later(&mut self, delay_ms: u64, happening: Happening) {
+    pub(crate) fn later(&mut self, delay_ms: u64, happening: SimEvent) {
         self.order += 1;
         let (at, order) = (self.now + delay_ms, self.order);
         self.queue.push(Reverse(Queued { at, order, happening }));
     }
 
     /// Changes or drops what is to happen, in the same order.
-    pub(crate) fn change_queue(&mut self, change: impl Fn(Happening) -> Option<Happening>) {
+    pub(crate) fn change_queue(&mut self, change: impl Fn(SimEvent) -> Option<SimEvent>) {
         let queue = std::mem::take(&mut self.queue).into_iter();
         let changed = queue.filter_map(|Reverse(Queued { at, order, happening })| {
             Some(Reverse(Queued { at, order, happening: change(happening)? }))
@@ -233,7 +233,7 @@ impl World {
     }
 
     /// The next thing to happen, if it happens before `end`.
-    pub(crate) fn next(&mut self, end: u64) -> Option<Happening> {
+    pub(crate) fn next(&mut self, end: u64) -> Option<SimEvent> {
         let next = loop {
             if self.queue.peek().is_none_or(|Reverse(next)| next.at >= end) {
                 return None;
@@ -250,7 +250,7 @@ impl World {
     }
 
     /// What happens in a stopped process happens when it goes on, in the same order.
-    fn held_until(&self, happening: &Happening) -> Option<u64> {
+    fn held_until(&self, happening: &SimEvent) -> Option<u64> {
         if !self.hosts.are_many() {
             return None;
         }
@@ -260,40 +260,40 @@ impl World {
         };
         let entry = |ticket| self.hosts.passing.get(ticket).map(|passing| passing.entry);
         let host = match happening {
-            Happening::Turn { life }
-            | Happening::CommitSent { life, .. }
-            | Happening::CommitAnswered { life, .. }
-            | Happening::Unheard { life, .. }
-            | Happening::ReadAnswered { life, .. } => of_life(life),
-            Happening::Host(_, HostEvent::Ask(_)) => None,
-            Happening::Host(host, _) => return self.hosts.deaf_until(*host, self.now),
-            Happening::Pass { ticket } | Happening::Back { ticket, .. } => entry(ticket),
-            Happening::Forwarded { to, .. } => Some(*to),
-            Happening::Carried { between, .. } => between.map(|between| between.to),
-            Happening::Told { at, .. } => *at,
-            Happening::CommitApplied { .. }
-            | Happening::CommitReaches { .. }
-            | Happening::CommitBegins { .. }
-            | Happening::CommitEnds { .. }
-            | Happening::ReadTaken { .. }
-            | Happening::Request { .. }
-            | Happening::Answer { .. }
-            | Happening::Line { .. }
-            | Happening::Hangup { .. }
-            | Happening::Goes { .. }
-            | Happening::Wake { .. }
-            | Happening::Planned { .. }
-            | Happening::Worked { .. }
-            | Happening::Act { .. }
-            | Happening::Fault
-            | Happening::HostStarts
-            | Happening::Restart { .. }
-            | Happening::BackUp
-            | Happening::Restore
-            | Happening::Corrupt
-            | Happening::Repair { .. }
-            | Happening::JumpEnds { .. }
-            | Happening::Heal => None,
+            SimEvent::Turn { life }
+            | SimEvent::CommitSent { life, .. }
+            | SimEvent::CommitAnswered { life, .. }
+            | SimEvent::Unheard { life, .. }
+            | SimEvent::ReadAnswered { life, .. } => of_life(life),
+            SimEvent::Host(_, HostEvent::Ask(_)) => None,
+            SimEvent::Host(host, _) => return self.hosts.deaf_until(*host, self.now),
+            SimEvent::Pass { ticket } | SimEvent::Back { ticket, .. } => entry(ticket),
+            SimEvent::Forwarded { to, .. } => Some(*to),
+            SimEvent::Carried { between, .. } => between.map(|between| between.to),
+            SimEvent::Told { at, .. } => *at,
+            SimEvent::CommitApplied { .. }
+            | SimEvent::CommitReaches { .. }
+            | SimEvent::CommitBegins { .. }
+            | SimEvent::CommitEnds { .. }
+            | SimEvent::ReadTaken { .. }
+            | SimEvent::Request { .. }
+            | SimEvent::Answer { .. }
+            | SimEvent::Line { .. }
+            | SimEvent::Hangup { .. }
+            | SimEvent::Goes { .. }
+            | SimEvent::Wake { .. }
+            | SimEvent::Planned { .. }
+            | SimEvent::Worked { .. }
+            | SimEvent::Act { .. }
+            | SimEvent::Fault
+            | SimEvent::HostStarts
+            | SimEvent::Restart { .. }
+            | SimEvent::BackUp
+            | SimEvent::Restore
+            | SimEvent::Corrupt
+            | SimEvent::Repair { .. }
+            | SimEvent::JumpEnds { .. }
+            | SimEvent::Heal => None,
         };
         self.hosts.stopped_until(host?, self.now)
     }

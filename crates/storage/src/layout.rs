@@ -50,7 +50,7 @@ pub enum Body {
     /// For people too.
     Json,
     /// What somebody wrote, odd characters included.
-    Written,
+    RawText,
 }
 
 impl Layout {
@@ -84,7 +84,7 @@ pub(crate) const LOADED: [Table; 7] = [
 
 /// How rows of a table lie.
 pub fn layout(table: Table) -> Layout {
-    use Body::{Json, Packed, Written};
+    use Body::{Json, Packed, RawText};
     const LANE: Column = Number("lane");
     const TOPIC: Column = Number("topic");
     const GENERATION: Column = Number("generation");
@@ -108,8 +108,8 @@ pub fn layout(table: Table) -> Layout {
             ("page", &[TOPIC, LANE, Number("last")], columns, Packed)
         }
         Table::Block => ("block", &[GENERATION, LANE, BLOCK, BATCH], &[], Packed),
-        Table::Note => ("note", &[GENERATION, LANE, OFFSET], &[], Written),
-        Table::Owner => ("owner", &[Number("owner")], &[], Written),
+        Table::Note => ("note", &[GENERATION, LANE, OFFSET], &[], RawText),
+        Table::Owner => ("owner", &[Number("owner")], &[], RawText),
         Table::Record => {
             let columns = &[Number("expires"), Number("bucket")];
             ("record", &[Number("kind"), Hash("hash")], columns, Packed)

@@ -8,11 +8,11 @@ use driftq_e2e::node::Sharing;
 use driftq_e2e::postgres::{Cluster, Stop};
 
 use crate::clients::Client;
-use crate::crossing::{Crossing, Total};
+use crate::cross_shard::{Crossing, Total};
 use crate::history::History;
+use crate::latency::Times;
 use crate::member::{Member, Shape};
-use crate::served::Probes;
-use crate::times::Times;
+use crate::probes::Probes;
 
 const NODES: usize = 3;
 /// With the shortest lease there is.

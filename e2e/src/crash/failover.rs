@@ -8,11 +8,11 @@ use driftq_e2e::node::{Node, Sharing, free_address};
 use driftq_e2e::patroni::{Patroni, Replication};
 
 use crate::clients::Client;
-use crate::crossing::{Crossing, Total};
+use crate::cross_shard::{Crossing, Total};
 use crate::history::History;
-use crate::positions::{HISTORY, Oks, Positions};
-use crate::served::Probes;
-use crate::times::Times;
+use crate::latency::Times;
+use crate::probes::Probes;
+use crate::wal_positions::{HISTORY, Oks, Positions};
 
 const VERSION: u32 = 15;
 const SERVERS: usize = 3;

@@ -20,21 +20,21 @@
 
 mod clients;
 mod cluster;
-mod crossing;
+mod cross_shard;
+mod disk_full;
 mod effects;
 mod failover;
 mod faults;
-mod full;
 mod history;
 mod kills;
+mod latency;
 mod load;
 mod member;
-mod positions;
+mod probes;
 mod proof;
-mod served;
-mod times;
 mod upgrade;
 mod wal;
+mod wal_positions;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -44,7 +44,7 @@ use anyhow::Context as _;
 use driftq_e2e::directory::Directory;
 
 use cluster::SERVED_AGAIN;
-use crossing::COMMITTED_PER_KILL;
+use cross_shard::COMMITTED_PER_KILL;
 use failover::FIRST_OK;
 use kills::{ACKED_PER_KILL, Disk, PRODUCED_PER_KILL};
 
@@ -124,7 +124,7 @@ async fn killed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<usize> 
 
 /// Returns the violations, and what was proved besides.
 async fn crossed(binary: &str, data: &Path, kills: u64) -> anyhow::Result<(usize, String)> {
-    let run = crossing::run(binary, data, kills).await?;
+    let run = cross_shard::run(binary, data, kills).await?;
     run.judged.hold(kills * COMMITTED_PER_KILL)?;
     let proof = run.proof?;
     println!(
@@ -200,7 +200,7 @@ async fn faulted(binary: &str, data: &Path, up_to: u64) -> anyhow::Result<usize>
 }
 
 async fn filled(binary: &str, data: &Path) -> anyhow::Result<usize> {
-    let filled = full::run(binary, data).await?;
+    let filled = disk_full::run(binary, data).await?;
     println!(
         "full disk: {} stored, {} refused, all drained, violations {}",
         filled.stored, filled.refused, filled.violations

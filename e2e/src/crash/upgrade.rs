@@ -6,7 +6,7 @@ use std::time::Instant;
 use anyhow::Context as _;
 
 use crate::cluster::{PATIENCE, Storm, Stormed};
-use crate::times::Times;
+use crate::latency::Times;
 
 /// What must be committed between two exchanges, by servers of both releases.
 const COMMITTED_PER_EXCHANGE: u64 = 200;

@@ -17,12 +17,12 @@
 //! it is not what is tested.
 #![expect(clippy::print_stdout, reason = "this is a program for people")]
 
-mod fate;
 mod fleet;
 mod operator;
 mod provider;
 mod queue;
 mod run;
+mod scenario;
 mod worker;
 
 use std::time::Instant;
@@ -30,8 +30,8 @@ use std::time::Instant;
 use anyhow::{Context as _, ensure};
 use driftq_e2e::directory::Directory;
 
-use fate::ORDERS;
 use run::{Case, Outcome};
+use scenario::ORDERS;
 
 /// What the control must show, and the third run, for their listing to mean something.
 const DOUBLED_MIN: usize = 200;

@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::fate::Fate;
+use crate::scenario::Scenario;
 
 /// How long it waits for the provider.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(1_500);
@@ -47,7 +47,7 @@ struct Books {
     by_key: HashMap<String, String>,
     by_order: HashMap<usize, String>,
     /// Orders that have met their fate.
-    met: BTreeMap<usize, Fate>,
+    met: BTreeMap<usize, Scenario>,
 }
 
 impl Provider {
@@ -77,8 +77,8 @@ impl Provider {
     }
 
     /// Whether this order meets its fate now. It does once.
-    fn meets(&self, order: usize, fate: Fate) -> bool {
-        Fate::of(order) == fate && self.books().met.insert(order, fate).is_none()
+    fn meets(&self, order: usize, fate: Scenario) -> bool {
+        Scenario::of(order) == fate && self.books().met.insert(order, fate).is_none()
     }
 
     /// Writes a charge down, unless its key is known and that counts.
@@ -103,7 +103,7 @@ impl Provider {
     }
 
     /// How many orders have met each fate.
-    pub(crate) fn met(&self) -> BTreeMap<Fate, usize> {
+    pub(crate) fn met(&self) -> BTreeMap<Scenario, usize> {
         let mut met = BTreeMap::new();
         for fate in self.books().met.values() {
             *met.entry(*fate).or_default() += 1;
@@ -126,18 +126,18 @@ async fn charge(
     State(provider): State<Provider>,
     Json(charge): Json<Charge>,
 ) -> Result<Json<String>, StatusCode> {
-    if provider.meets(charge.order, Fate::KilledBefore) {
+    if provider.meets(charge.order, Scenario::KilledBefore) {
         return kill(charge.worker).await;
     }
     let written = tokio::task::block_in_place(|| provider.write(&charge));
     let name = written.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
-    if provider.meets(charge.order, Fate::KilledUntold) {
+    if provider.meets(charge.order, Scenario::KilledUntold) {
         return kill(charge.worker).await;
     }
-    if provider.meets(charge.order, Fate::ToldLate) {
+    if provider.meets(charge.order, Scenario::ToldLate) {
         tokio::time::sleep(PATIENCE * 2).await;
     }
-    if provider.meets(charge.order, Fate::BrokerKilled) {
+    if provider.meets(charge.order, Scenario::BrokerKilled) {
         let (dead, is_dead) = oneshot::channel();
         let asked = provider.killer.send(dead).await;
         asked.map_err(|_| StatusCode::INTERNAL_SERVER_ERROR)?;
@@ -151,7 +151,7 @@ async fn told(
     State(provider): State<Provider>,
     Json(charge): Json<Charge>,
 ) -> Result<Json<String>, StatusCode> {
-    if provider.meets(charge.order, Fate::KilledTold) {
+    if provider.meets(charge.order, Scenario::KilledTold) {
         kill(charge.worker).await
     } else {
         Ok(Json(String::new()))

@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use crate::fate::{FATES, Fate, ORDERS};
 use crate::fleet::{keep_broker, keep_worker};
 use crate::operator::{self, Listed};
 use crate::provider::Provider;
 use crate::queue::Queue;
+use crate::scenario::{ORDERS, SCENARIOS, Scenario};
 use crate::worker::{GROUP, Job, LEASE_MS, TOPIC};
 
 const WORKERS: usize = 12;
@@ -144,16 +144,16 @@ async fn record(queue: &Queue, order: usize) -> anyhow::Result<Value> {
     Ok(record)
 }
 
-fn all_fates_met(met: &BTreeMap<Fate, usize>, outcome: &Outcome) -> anyhow::Result<()> {
-    for (fate, orders) in FATES {
+fn all_fates_met(met: &BTreeMap<Scenario, usize>, outcome: &Outcome) -> anyhow::Result<()> {
+    for (fate, orders) in SCENARIOS {
         let met = met.get(&fate).copied().unwrap_or(0);
         ensure!(met == orders, "{fate:?}: {met} of {orders}");
     }
-    let workers = FATES.iter().filter(|(fate, _)| fate.kills_a_worker());
+    let workers = SCENARIOS.iter().filter(|(fate, _)| fate.kills_a_worker());
     let workers: usize = workers.map(|(_, orders)| orders).sum();
     let killed = outcome.workers_killed;
     ensure!(killed == workers, "{killed} workers died of {workers} that were to");
-    let (killed, broker) = (outcome.broker_killed, met.get(&Fate::BrokerKilled));
+    let (killed, broker) = (outcome.broker_killed, met.get(&Scenario::BrokerKilled));
     ensure!(Some(&killed) == broker, "the broker was killed {killed} times");
     Ok(())
 }

@@ -7,7 +7,7 @@ use anyhow::Context as _;
 use driftq_e2e::postgres::Cluster;
 use tokio_postgres::NoTls;
 
-use crate::life::{Life, create};
+use crate::lifecycle_load::{Life, create};
 use crate::server::{Server, Side};
 use crate::verdict::Verdict;
 

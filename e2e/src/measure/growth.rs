@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::life::{Life, create};
+use crate::lifecycle_load::{Life, create};
 use crate::postgres::another;
 use crate::server::{Server, Side};
 use crate::verdict::Verdict;

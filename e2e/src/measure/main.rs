@@ -8,25 +8,25 @@ mod ask;
 mod attack;
 mod backlog;
 mod bad;
-mod bare;
+mod baseline_http;
+mod baseline_pg;
 mod bloat;
 mod browser;
-mod crowd;
-mod drip;
 mod edge;
 mod good;
 mod growth;
 mod hoard;
 mod hostile;
+mod idle_consumers;
 mod ledger;
-mod life;
+mod lifecycle_load;
 mod load;
-mod minimal;
 mod mutate;
 mod openapi;
 mod postgres;
 mod server;
 mod single;
+mod slow_headers;
 mod verdict;
 mod wire;
 
@@ -47,7 +47,7 @@ fn main() -> anyhow::Result<ExitCode> {
     if what == "bare" {
         // As many threads as the server has.
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        return runtime.block_on(bare::serve()).map(|()| ExitCode::SUCCESS);
+        return runtime.block_on(baseline_http::serve()).map(|()| ExitCode::SUCCESS);
     }
     let driftq = arguments.next().context(USAGE)?;
     // The part of `backlog`, the seed of `hostile`.

@@ -12,8 +12,8 @@ use driftq_storage::postgres::Postgres;
 use driftq_storage::{Answer, Engine, Ownership};
 use tokio::runtime::Handle;
 
-use crate::life::{Life, create};
-use crate::minimal::Minimal;
+use crate::baseline_pg::Minimal;
+use crate::lifecycle_load::{Life, create};
 use crate::server::{Server, Side};
 use crate::verdict::{Verdict, median};
 

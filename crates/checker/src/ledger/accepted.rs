@@ -1,7 +1,7 @@
 //! When the key of a message was accepted as new: an outcome from before is another message's.
 
 use crate::ids::{EntryId, FastMap, LabelId, NameId, PositionId};
-use crate::story::{Step, Story};
+use crate::timeline::{Step, Timeline};
 
 /// When messages that took their keys were stored, by the batches so far.
 #[derive(Default)]
@@ -12,7 +12,7 @@ pub(super) struct Accepted {
 }
 
 impl Accepted {
-    pub(super) fn step(&mut self, story: &Story<'_>, now: u64, step: &Step<'_>) {
+    pub(super) fn step(&mut self, timeline: &Timeline<'_>, now: u64, step: &Step<'_>) {
         if let Step::Stored(put) = step {
             self.labels.insert(put.at, put.id);
             if let (Some(_), Some(key)) = (put.identity, put.key) {
@@ -20,7 +20,7 @@ impl Accepted {
             }
         }
         if let Step::Died { entry, id, .. } = step {
-            let time = self.of(story, *entry).copied();
+            let time = self.of(timeline, *entry).copied();
             self.times.extend(time.map(|time| (*id, time)));
         }
         if let Step::Redriven { id, new, .. } = step {
@@ -30,13 +30,13 @@ impl Accepted {
     }
 
     /// When this key was, if it is the one of the message that an entry is of.
-    pub(super) fn at(&self, story: &Story<'_>, entry: EntryId, key: NameId) -> Option<u64> {
-        let (of, at) = self.of(story, entry)?;
+    pub(super) fn at(&self, timeline: &Timeline<'_>, entry: EntryId, key: NameId) -> Option<u64> {
+        let (of, at) = self.of(timeline, entry)?;
         (*of == key).then_some(*at)
     }
 
-    fn of(&self, story: &Story<'_>, entry: EntryId) -> Option<&(NameId, u64)> {
-        let label = self.labels.get(&story.places.position_of(entry))?;
+    fn of(&self, timeline: &Timeline<'_>, entry: EntryId) -> Option<&(NameId, u64)> {
+        let label = self.labels.get(&timeline.places.position_of(entry))?;
         self.times.get(label)
     }
 }

@@ -3,7 +3,7 @@
 use crate::history::{Begin, Decision, Finish, Lease, OnDoubt, Progress, Right, Status};
 use crate::ids::{CallId, EffectId};
 use crate::invariant::Invariant::{self, I34, I37, I38, I39, I40, I43, I45, I55};
-use crate::story::{Ask, Outcome};
+use crate::timeline::{Ask, Outcome};
 
 use super::{Judge, Known, effect_of};
 
@@ -13,11 +13,11 @@ type States<'a> = Vec<Option<Known<'a>>>;
 impl<'a> Judge<'_, 'a> {
     /// Judges the answer to a call that this batch decided, if its caller got one.
     pub(super) fn decided(&mut self, id: CallId) {
-        let call = &self.story.calls[id];
+        let call = &self.timeline.calls[id];
         if let (Ask::Commit(commit), Outcome::Committed { repeated: false, .. }) =
             (call.ask, call.outcome)
         {
-            for (effect, finish) in &self.story.commits[commit].finishes {
+            for (effect, finish) in &self.timeline.commits[commit].finishes {
                 let Finish { right, status, outcome } = finish;
                 if !is_finished(right, *status, outcome, &self.states(*effect)) {
                     let says = format_args!("is not {status:?}, as its commit says");
@@ -87,9 +87,9 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn shown_another(&mut self, effect: EffectId, shown: EffectId) {
-        let tenant = |effect| self.story.places.effects.key(effect).0;
+        let tenant = |effect| self.timeline.places.effects.key(effect).0;
         let invariant = if tenant(effect) == tenant(shown) { I39 } else { I45 };
-        let other = self.story.places.effect_text(shown).to_string();
+        let other = self.timeline.places.effect_text(shown).to_string();
         self.breaks(invariant, effect, format_args!("is asked for, the answer is of {other}"));
     }
 

@@ -2,10 +2,10 @@
 
 use crate::history::How;
 use crate::ids::{Column, CursorId, EntryId};
-use crate::story::{Step, Story};
+use crate::timeline::{Step, Timeline};
 
 pub(super) struct Leases<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     entries: Column<EntryId, Entry>,
     /// The generation of each cursor, while topic and group are there.
     cursors: Column<CursorId, Option<u64>>,
@@ -19,13 +19,13 @@ struct Entry {
 }
 
 impl<'s, 'a> Leases<'s, 'a> {
-    pub(super) fn new(story: &'s Story<'a>) -> Self {
-        let entries = story.places.entries.column(Entry::default());
-        Self { story, entries, cursors: story.places.cursors.column(None) }
+    pub(super) fn new(timeline: &'s Timeline<'a>) -> Self {
+        let entries = timeline.places.entries.column(Entry::default());
+        Self { timeline, entries, cursors: timeline.places.cursors.column(None) }
     }
 
     pub(super) fn step(&mut self, step: &Step<'_>) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         match *step {
             Step::Granted { entry, granted } => {
                 self.entries[entry] = Entry { leased: granted.lease.attempt, is_open: true };
@@ -55,7 +55,7 @@ impl<'s, 'a> Leases<'s, 'a> {
     }
 
     fn is_current(&self, entry: EntryId) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         self.cursors[places.cursor_of(entry)] == Some(places.generation_of(entry))
     }
 

@@ -8,9 +8,9 @@
 
 mod accepted;
 mod answer;
+mod client_view;
 mod leases;
 mod record;
-mod told;
 
 use std::fmt;
 
@@ -19,38 +19,38 @@ use crate::ids::{CallId, Column, EffectId, EntryId, FastMap, FastSet};
 use crate::invariant::Invariant;
 use crate::invariant::Invariant::{I34, I37, I43};
 use crate::report::Findings;
-use crate::story::{Ask, Batch, Seen, Step, Story};
+use crate::timeline::{Ask, Batch, Seen, Step, Timeline};
 
 use accepted::Accepted;
 use leases::Leases;
 
 /// Judges everything about effects.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    told::judge(story, findings);
-    if !story.has_facts() {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    client_view::judge(timeline, findings);
+    if !timeline.has_facts() {
         return;
     }
-    let mut judge = Judge::new(story, findings);
+    let mut judge = Judge::new(timeline, findings);
     let mut over_since_healing = None;
-    for moment in &story.moments {
-        if story.healed.is_some_and(|healed| healed < moment.seq) {
+    for moment in &timeline.moments {
+        if timeline.healed.is_some_and(|healed| healed < moment.seq) {
             over_since_healing.get_or_insert_with(|| judge.over());
         }
         match moment.seen {
             Seen::Invoked(call) => judge.asked(call),
             Seen::Answered(call) => judge.answered(call),
-            Seen::Committed(batch) => judge.commit(&story.batches[batch]),
+            Seen::Committed(batch) => judge.commit(&timeline.batches[batch]),
             Seen::Delivered { .. } | Seen::Written { .. } | Seen::Left(_) => {}
         }
     }
     // Without a quiet period it is unknown whether the expiry should have begun.
-    if let (Some(ended), Some(over)) = (story.ended, over_since_healing) {
+    if let (Some(ended), Some(over)) = (timeline.ended, over_since_healing) {
         judge.all_will_end(ended, &over);
     }
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     leases: Leases<'s, 'a>,
     accepted: Accepted,
@@ -106,13 +106,13 @@ impl Known<'_> {
 }
 
 impl<'s, 'a> Judge<'s, 'a> {
-    fn new(story: &'s Story<'a>, findings: &'s mut Findings) -> Self {
+    fn new(timeline: &'s Timeline<'a>, findings: &'s mut Findings) -> Self {
         Self {
-            story,
+            timeline,
             findings,
-            leases: Leases::new(story),
+            leases: Leases::new(timeline),
             accepted: Accepted::default(),
-            effects: story.places.effects.column(None),
+            effects: timeline.places.effects.column(None),
             begun: FastMap::default(),
             begins: FastSet::default(),
             finishes: FastSet::default(),
@@ -128,7 +128,7 @@ impl<'s, 'a> Judge<'s, 'a> {
     }
 
     fn asked(&mut self, call: CallId) {
-        match self.story.calls[call].ask {
+        match self.timeline.calls[call].ask {
             Ask::Begin { effect, begin } if !begin.again => {
                 self.begins.insert((effect, begin.request.as_deref()));
             }
@@ -139,7 +139,7 @@ impl<'s, 'a> Judge<'s, 'a> {
                 self.resolves.insert((effect, fence, status, outcome));
             }
             Ask::Commit(commit) => {
-                for (effect, finish) in &self.story.commits[commit].finishes {
+                for (effect, finish) in &self.timeline.commits[commit].finishes {
                     let Finish { right, status, outcome } = finish;
                     self.finishes.insert((*effect, right.life, right.fence, *status, outcome));
                 }
@@ -165,7 +165,7 @@ impl<'s, 'a> Judge<'s, 'a> {
 
     /// An answer of the ledger rests on a commit, whatever it says.
     fn answered(&mut self, id: CallId) {
-        let call = &self.story.calls[id];
+        let call = &self.timeline.calls[id];
         let Some(effect) = effect_of(call.ask) else { return };
         let is_from_the_ledger = call.outcome.is_done() || call.outcome.is_refused_by_the_ledger();
         if is_from_the_ledger && !self.decided.contains(&id) {
@@ -177,10 +177,10 @@ impl<'s, 'a> Judge<'s, 'a> {
     fn commit(&mut self, batch: &Batch) {
         (self.seq, self.now) = (batch.seq, batch.now);
         self.earlier.clear();
-        let story = self.story;
-        for step in story.steps_of(batch) {
+        let timeline = self.timeline;
+        for step in timeline.steps_of(batch) {
             self.leases.step(step);
-            self.accepted.step(story, batch.now, step);
+            self.accepted.step(timeline, batch.now, step);
             match *step {
                 Step::Recorded { effect, under, record } => {
                     let former = self.effects[effect];
@@ -198,7 +198,7 @@ impl<'s, 'a> Judge<'s, 'a> {
             }
         }
         self.close();
-        for step in story.steps_of(batch) {
+        for step in timeline.steps_of(batch) {
             if let Step::Decided { call } = *step {
                 self.decided(call);
             }
@@ -220,7 +220,7 @@ impl<'s, 'a> Judge<'s, 'a> {
 
     /// Effects with a known outcome whose messages are all over, and whose time has not begun.
     fn unending(&self) -> Vec<(EffectId, &'a Record)> {
-        let effects = self.story.places.effects.ids();
+        let effects = self.timeline.places.effects.ids();
         let known = effects.filter_map(|effect| Some((effect, self.effects[effect]?.record)));
         let unending = known.filter(|(effect, record)| {
             matches!(record.progress, Progress::Known(_))
@@ -256,7 +256,7 @@ impl<'s, 'a> Judge<'s, 'a> {
         for effect in self.begun.remove(&entry).unwrap_or_default() {
             let Some(known) = self.effects[effect] else { continue };
             if !matches!(known.record.progress, Progress::Known(_)) {
-                let text = self.story.places.entry_text(entry);
+                let text = self.timeline.places.entry_text(entry);
                 let says = format_args!("has no known outcome, and {text} is acked");
                 self.breaks(I37, effect, says);
             }
@@ -265,7 +265,7 @@ impl<'s, 'a> Judge<'s, 'a> {
 
     /// Puts a violation on record, said of an effect.
     fn breaks(&mut self, invariant: Invariant, effect: EffectId, says: fmt::Arguments<'_>) {
-        let text = self.story.places.effect_text(effect);
+        let text = self.timeline.places.effect_text(effect);
         self.findings.add(invariant, self.seq, format_args!("{text} {says}"));
     }
 }

@@ -58,9 +58,9 @@ impl<'a> Judge<'_, 'a> {
         if self.begins.contains(&(effect, request)) {
             return;
         }
-        let (tenant, scope, key) = self.story.places.effects.key(effect);
+        let (tenant, scope, key) = self.timeline.places.effects.key(effect);
         let is_namesake = |other: EffectId| {
-            let (of, in_scope, name) = self.story.places.effects.key(other);
+            let (of, in_scope, name) = self.timeline.places.effects.key(other);
             (in_scope, name) == (scope, key) && of != tenant
         };
         if self.begins.iter().any(|(other, _)| is_namesake(*other)) {
@@ -80,7 +80,7 @@ impl<'a> Judge<'_, 'a> {
         let Some(entry) = under else { return };
         let Some(accepted) = self.accepted_under(effect, entry) else { return };
         if former.under != under && self.is_of_earlier_life(effect, former, accepted) {
-            let (since, text) = (former.since, self.story.places.entry_text(entry));
+            let (since, text) = (former.since, self.timeline.places.entry_text(entry));
             let says = format_args!(
                 "was over at {since}, and goes on under {text}, whose key was new at {accepted}"
             );
@@ -90,8 +90,8 @@ impl<'a> Judge<'_, 'a> {
 
     /// When the key of an effect was accepted as new, if it is its message's.
     fn accepted_under(&self, effect: EffectId, entry: EntryId) -> Option<u64> {
-        let (_, _, key) = self.story.places.effects.key(effect);
-        self.accepted.at(self.story, entry, key)
+        let (_, _, key) = self.timeline.places.effects.key(effect);
+        self.accepted.at(self.timeline, entry, key)
     }
 
     fn begins_anew(
@@ -284,14 +284,14 @@ impl<'a> Judge<'_, 'a> {
     pub(super) fn close(&mut self) {
         for (effect, entry, attempt) in std::mem::take(&mut self.doubted) {
             if self.leases.is_out(entry, attempt) {
-                let text = self.story.places.entry_text(entry);
+                let text = self.timeline.places.entry_text(entry);
                 let says = format_args!("is in doubt, though attempt {attempt} of {text} has it");
                 self.breaks(I37, effect, says);
             }
         }
         for (effect, entry) in std::mem::take(&mut self.let_go) {
             if self.leases.is_open(entry) {
-                let text = self.story.places.entry_text(entry);
+                let text = self.timeline.places.entry_text(entry);
                 let says = format_args!("is to be forgotten while {text} is open");
                 self.breaks(I43, effect, says);
             }

@@ -1,7 +1,7 @@
 //! Batches in their order: I8, and what a batch stores.
 
 use crate::invariant::Invariant::I8;
-use crate::story::{Batch, Put};
+use crate::timeline::{Batch, Put};
 
 use super::state::{Message, Model, ShardState};
 
@@ -31,10 +31,10 @@ impl<'a> Model<'_, 'a> {
     }
 
     pub(super) fn stored(&mut self, put: Put<'a>) {
-        let (lane, offset) = self.story.places.positions.key(put.at);
+        let (lane, offset) = self.timeline.places.positions.key(put.at);
         let high = self.lanes[lane].high;
         if offset != high {
-            let text = self.story.places.position_text(put.at);
+            let text = self.timeline.places.position_text(put.at);
             let says = format_args!("{text} is stored where {high} comes next");
             self.findings.add(I8, self.seq, says);
         }

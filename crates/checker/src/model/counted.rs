@@ -2,7 +2,7 @@
 
 use crate::ids::FastMap;
 use crate::invariant::Invariant::I52;
-use crate::story::{Batch, Counted, Step, Story};
+use crate::timeline::{Batch, Counted, Step, Timeline};
 
 use super::state::Model;
 
@@ -13,11 +13,11 @@ pub(super) struct Expected<'s, 'a> {
 }
 
 impl<'s, 'a> Expected<'s, 'a> {
-    pub(super) fn new(story: &'s Story<'a>) -> Self {
-        let places = &story.places;
+    pub(super) fn new(timeline: &'s Timeline<'a>) -> Self {
+        let places = &timeline.places;
         let mut shards = places.names.column(None);
-        for batch in &story.batches {
-            for step in story.steps_of(batch) {
+        for batch in &timeline.batches {
+            for step in timeline.steps_of(batch) {
                 if let Step::Opened { life, .. } = *step {
                     let cursor = places.lives.key(life).0;
                     shards[places.topic_of(cursor)] = Some(batch.shard);
@@ -25,7 +25,7 @@ impl<'s, 'a> Expected<'s, 'a> {
             }
         }
         let mut waiting: FastMap<u32, Vec<&Counted<'_>>> = FastMap::default();
-        for counted in story.counted.iter().filter(|counted| counted.batch.is_some()) {
+        for counted in timeline.counted.iter().filter(|counted| counted.batch.is_some()) {
             if let Some(shard) = shards[places.topic_of(counted.cursor)] {
                 waiting.entry(shard).or_default().push(counted);
             }
@@ -61,7 +61,7 @@ impl<'s, 'a> Expected<'s, 'a> {
 impl Model<'_, '_> {
     fn counted(&mut self, counted: &Counted<'_>) {
         let state = &self.cursors[counted.cursor];
-        let high = self.lanes[self.story.places.cursors.key(counted.cursor).1].high;
+        let high = self.lanes[self.timeline.places.cursors.key(counted.cursor).1].high;
         let told = counted.counters;
         let is_true = state.life.is_some()
             && told.generation == state.generation
@@ -71,7 +71,7 @@ impl Model<'_, '_> {
             && told.waiting == state.waiting
             && self.is_blocked_by(counted.cursor, told.blocked.as_deref());
         if !is_true {
-            let text = self.story.places.cursor_text(counted.cursor);
+            let text = self.timeline.places.cursor_text(counted.cursor);
             let says = format_args!(
                 "{text} has generation {}, next {}, high {high}, {} leased, {} waiting; shown is {told:?}",
                 state.generation, state.next, state.leased, state.waiting,
@@ -81,7 +81,7 @@ impl Model<'_, '_> {
     }
 
     fn never_committed(&mut self, counted: &Counted<'_>) {
-        let text = self.story.places.cursor_text(counted.cursor);
+        let text = self.timeline.places.cursor_text(counted.cursor);
         let batch = counted.batch.unwrap_or_default();
         let says = format_args!("{text} is shown as of batch {batch}, which there never was");
         self.findings.add(I52, counted.seq, says);

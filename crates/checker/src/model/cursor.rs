@@ -8,11 +8,11 @@ use super::state::{Model, State, lower};
 
 impl Model<'_, '_> {
     pub(super) fn opened(&mut self, life: LifeId, offset: u64) {
-        let (cursor, generation) = self.story.places.lives.key(life);
+        let (cursor, generation) = self.timeline.places.lives.key(life);
         self.closed(cursor);
         let former = self.cursors[cursor].generation;
         if generation <= former {
-            let text = self.story.places.cursor_text(cursor);
+            let text = self.timeline.places.cursor_text(cursor);
             let says = format_args!("{text} has generation {generation} after {former}");
             self.findings.add(I8, self.seq, says);
         }
@@ -38,8 +38,8 @@ impl Model<'_, '_> {
 
     /// The entry is of the generation its cursor has now. If not, that is told here.
     pub(super) fn is_current(&mut self, entry: EntryId) -> bool {
-        let cursor = self.story.places.cursor_of(entry);
-        let is_current = self.cursors[cursor].life == Some(self.story.places.life_of(entry));
+        let cursor = self.timeline.places.cursor_of(entry);
+        let is_current = self.cursors[cursor].life == Some(self.timeline.places.life_of(entry));
         if !is_current {
             self.breaks(I14, entry, format_args!("is touched, and that generation is not there"));
         }
@@ -48,7 +48,7 @@ impl Model<'_, '_> {
 
     /// The cursor goes on to an entry it has not seen yet.
     pub(super) fn goes_on(&mut self, entry: EntryId) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let offset = places.offset_of(entry);
         let cursor = places.cursor_of(entry);
         let next = self.cursors[cursor].next;
@@ -75,10 +75,10 @@ impl Model<'_, '_> {
         }
         self.goes_on(entry);
         self.becomes(entry, State::Passed);
-        let group = self.story.places.group_of(self.story.places.cursor_of(entry));
+        let group = self.timeline.places.group_of(self.timeline.places.cursor_of(entry));
         let for_group = self.message_of(entry).and_then(|message| message.put.for_group);
         let is_dropped = {
-            let places = &self.story.places;
+            let places = &self.timeline.places;
             self.is_dropped(places.cursor_of(entry), places.offset_of(entry))
         };
         if for_group.is_none_or(|only| only == group) && !is_dropped {
@@ -91,7 +91,7 @@ impl Model<'_, '_> {
         let former = state.first;
         state.first = former.max(first);
         if first < former {
-            let text = self.story.places.lane_text(lane);
+            let text = self.timeline.places.lane_text(lane);
             let says = format_args!("{text} begins at {first} again, it was trimmed to {former}");
             self.findings.add(I8, self.seq, says);
             return;
@@ -99,7 +99,7 @@ impl Model<'_, '_> {
         if state.has_dead_letters {
             return;
         }
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         for cursor in places.cursors.ids().filter(|id| places.cursors.key(*id).1 == lane) {
             let state = &self.cursors[cursor];
             if state.life.is_some() && state.next < first {

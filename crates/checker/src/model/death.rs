@@ -50,7 +50,7 @@ impl<'a> Model<'_, 'a> {
             let is_known = came_back.contains(&id)
                 || self.death_of[id].is_some_and(|death| self.deaths[death].seq == self.seq);
             if !is_known {
-                let name = self.story.places.labels.key(id);
+                let name = self.timeline.places.labels.key(id);
                 let says = format_args!("{name} is a dead letter, and nothing died");
                 self.findings.add(I20, self.seq, says);
             }

@@ -27,7 +27,7 @@ impl Model<'_, '_> {
         let lease = State::Leased { until: granted.until, consumer: granted.consumer };
         self.becomes(entry, lease);
         self.crowded(entry, granted);
-        self.progressed(self.story.places.cursor_of(entry));
+        self.progressed(self.timeline.places.cursor_of(entry));
     }
 
     /// The attempt follows the last one, and the last one is over.
@@ -37,7 +37,7 @@ impl Model<'_, '_> {
         match state.state {
             State::Fresh => {
                 self.goes_on(entry);
-                let cursor = self.story.places.cursor_of(entry);
+                let cursor = self.timeline.places.cursor_of(entry);
                 self.cursors[cursor].granted.push(entry);
             }
             State::Leased { .. } => {
@@ -102,7 +102,7 @@ impl Model<'_, '_> {
         {
             self.breaks(I19, entry, format_args!("is granted {spent} times of {max}"));
         }
-        let group = self.story.places.group_of(self.story.places.cursor_of(entry));
+        let group = self.timeline.places.group_of(self.timeline.places.cursor_of(entry));
         if message.put.for_group.is_some_and(|only| only != group) {
             self.breaks(I23, entry, format_args!("is granted and is for another group"));
         }
@@ -110,7 +110,7 @@ impl Model<'_, '_> {
 
     /// Partition and consumer have room.
     fn crowded(&mut self, entry: EntryId, granted: &Granted) {
-        let leased = self.cursors[self.story.places.cursor_of(entry)].leased;
+        let leased = self.cursors[self.timeline.places.cursor_of(entry)].leased;
         let max = granted.max_in_flight;
         if leased > u64::from(max) {
             self.breaks(I29, entry, format_args!("is lease {leased} of at most {max}"));

@@ -6,7 +6,7 @@
 use crate::history::{Shown, ShownState, Start};
 use crate::ids::{CallId, CursorId, LabelId, LaneId, NameId, ReaderId};
 use crate::invariant::Invariant::{I20, I27, I57, I58};
-use crate::story::{Ask, Batch, Outcome, Step};
+use crate::timeline::{Ask, Batch, Outcome, Step};
 
 use super::state::{Model, State};
 
@@ -45,15 +45,15 @@ enum About<'a> {
 impl<'a> Model<'_, 'a> {
     /// The calls of operators that a batch decided.
     pub(super) fn looks_of(&self, batch: &Batch) -> Vec<Look<'a>> {
-        let steps = self.story.steps_of(batch).iter();
+        let steps = self.timeline.steps_of(batch).iter();
         let calls = steps
             .filter_map(|step| if let Step::Decided { call } = step { Some(*call) } else { None });
         calls.filter_map(|call| Some(Look { call, about: self.about(call)? })).collect()
     }
 
     fn about(&self, call: CallId) -> Option<About<'a>> {
-        let places = &self.story.places;
-        let call = &self.story.calls[call];
+        let places = &self.timeline.places;
+        let call = &self.timeline.calls[call];
         match (call.ask, call.outcome) {
             (Ask::Inspect(lane), Outcome::Inspected(shown)) => {
                 Some(About::Messages { lane, shown, was_so: vec![false; shown.len()] })
@@ -81,7 +81,7 @@ impl<'a> Model<'_, 'a> {
 
     /// First and next offset of the partitions that a group reads.
     fn ends_of(&self, reader: ReaderId) -> Vec<(CursorId, u64, u64)> {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let ends = |cursor: CursorId| {
             let lane = &self.lanes[places.cursors.key(cursor).1];
             (cursor, lane.first, lane.high)
@@ -111,13 +111,13 @@ impl<'a> Model<'_, 'a> {
 
     /// A dead letter is there.
     fn is_kept(&self, id: LabelId) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let letter = self.positions[id].filter(|_| !self.operator.dropped[id]);
         letter.is_some_and(|at| !self.topics_gone[places.lanes.key(places.positions.key(at).0).0])
     }
 
     fn is_so(&self, lane: LaneId, shown: &Shown) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let (topic, _) = places.lanes.key(lane);
         let group = places.names.find(&shown.group);
         let reader = group.and_then(|group| places.readers.find((topic, group)));
@@ -159,19 +159,19 @@ impl<'a> Model<'_, 'a> {
 
     /// The batch is complete: what was never true in it is a lie.
     pub(super) fn judge_look(&mut self, batch: &Batch, look: Look<'a>) {
-        let seq = self.story.calls[look.call].answered;
+        let seq = self.timeline.calls[look.call].answered;
         match look.about {
             About::Messages { lane, shown, was_so } => {
                 let lies = shown.iter().zip(was_so).filter(|(_, was_so)| !was_so);
                 for (shown, _) in lies {
-                    let text = self.story.places.lane_text(lane);
+                    let text = self.timeline.places.lane_text(lane);
                     let says = format_args!("{text} is shown as {shown:?}, which it was not");
                     self.findings.add(I58, seq, says);
                 }
             }
             About::Settings { topic, text, was_so } => {
                 if !was_so {
-                    let topic = self.story.places.names.key(topic);
+                    let topic = self.timeline.places.names.key(topic);
                     let says = format_args!("{topic} is shown with {text}, which it does not have");
                     self.findings.add(I58, seq, says);
                 }
@@ -198,7 +198,7 @@ impl<'a> Model<'_, 'a> {
 
     /// None of them is left, and so many were deleted in this batch.
     fn are_deleted(&self, batch: &Batch, ids: &[LabelId], count: u64) -> bool {
-        let steps = self.story.steps_of(batch).iter();
+        let steps = self.timeline.steps_of(batch).iter();
         let dropped = steps.filter(|step| matches!(step, Step::Dropped { id } if ids.contains(id)));
         dropped.count() as u64 >= count && !ids.iter().any(|id| self.is_kept(*id))
     }
@@ -213,8 +213,8 @@ impl<'a> Model<'_, 'a> {
         start: Start,
         before: (u64, u64),
     ) {
-        let places = &self.story.places;
-        let steps = self.story.steps_of(batch).iter();
+        let places = &self.timeline.places;
+        let steps = self.timeline.steps_of(batch).iter();
         let opened = steps.filter_map(|step| {
             if let Step::Opened { life, offset } = *step { Some((life, offset)) } else { None }
         });
@@ -236,7 +236,7 @@ impl<'a> Model<'_, 'a> {
         (first, high): (u64, u64),
         offset: u64,
     ) -> bool {
-        let lane = &self.lanes[self.story.places.cursors.key(cursor).1];
+        let lane = &self.lanes[self.timeline.places.cursors.key(cursor).1];
         let is_end = (high..=lane.high).contains(&offset);
         match start {
             Start::Earliest => (first..=lane.first).contains(&offset),
@@ -251,8 +251,8 @@ impl<'a> Model<'_, 'a> {
                 let is_first =
                     offset <= lane.first || stored_at(offset - 1).is_none_or(|stored| stored < at);
                 // Where a page is missing, it is unknown when its messages were stored.
-                let lane = self.story.places.cursors.key(cursor).1;
-                let is_damaged = self.story.corrupted.iter().any(|(_, of, _)| *of == lane);
+                let lane = self.timeline.places.cursors.key(cursor).1;
+                let is_damaged = self.timeline.corrupted.iter().any(|(_, of, _)| *of == lane);
                 if is_damaged {
                     return true;
                 }
@@ -265,7 +265,7 @@ impl<'a> Model<'_, 'a> {
 
     /// What a node says of why a cursor is given nothing new is true, as far as commits show it.
     pub(super) fn is_blocked_by(&self, cursor: CursorId, why: Option<&str>) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let (reader, lane) = places.cursors.key(cursor);
         let state = &self.cursors[cursor];
         let Some(settings) = self.operator.settings[places.readers.key(reader).0] else {
@@ -276,7 +276,7 @@ impl<'a> Model<'_, 'a> {
         let is_open = state.leased + state.waiting >= u64::from(settings.max_open);
         let is_read = state.next >= self.lanes[lane].high;
         match why {
-            Some("quarantined") => self.story.corrupted.iter().any(|(_, of, _)| *of == lane),
+            Some("quarantined") => self.timeline.corrupted.iter().any(|(_, of, _)| *of == lane),
             // The node looked a moment before the time of its batch: a pause may have ended in between.
             Some("paused") => self.has_pause(reader),
             Some("in_flight_limit") => is_full && !is_paused,

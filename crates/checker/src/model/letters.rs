@@ -4,15 +4,15 @@ use std::fmt;
 
 use crate::ids::{FastSet, LabelId};
 use crate::invariant::Invariant::{I20, I22};
-use crate::story::Letter;
+use crate::timeline::Letter;
 
 use super::state::{Death, Model};
 
 impl Model<'_, '_> {
     pub(super) fn dead_letters(&mut self) {
         let mut read: FastSet<LabelId> = FastSet::default();
-        for letter in self.story.dead_letters.iter().filter(|letter| !letter.has_come_back()) {
-            let name = self.story.places.labels.key(letter.id);
+        for letter in self.timeline.dead_letters.iter().filter(|letter| !letter.has_come_back()) {
+            let name = self.timeline.places.labels.key(letter.id);
             if !read.insert(letter.id) {
                 self.findings.add(I20, letter.seq, format_args!("{name} is there twice"));
                 continue;
@@ -25,12 +25,12 @@ impl Model<'_, '_> {
                 }
             }
         }
-        let Some(ended) = self.story.ended else {
+        let Some(ended) = self.timeline.ended else {
             return;
         };
         for death in &self.deaths {
             if !read.contains(&death.id) && !self.may_be_gone(death) {
-                let text = self.story.places.entry_text(death.entry);
+                let text = self.timeline.places.entry_text(death.entry);
                 let says = format_args!("{text} died and there is no dead letter");
                 self.findings.add(I20, ended, says);
             }
@@ -39,7 +39,7 @@ impl Model<'_, '_> {
 
     /// The letter went with its topic, or was kept long enough.
     fn may_be_gone(&self, death: &Death<'_>) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let topic = places.topic_of(places.cursor_of(death.entry));
         let is_trimmed = self.positions[death.id].is_some_and(|at| {
             let (lane, offset) = places.positions.key(at);
@@ -51,7 +51,7 @@ impl Model<'_, '_> {
     }
 
     fn faithful(&mut self, told: &Letter<'_>, death: usize) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let Death { entry, reason, spent, .. } = self.deaths[death];
         let letter = told.letter;
         if told.at != places.position_of(entry) || told.cursor != places.cursor_of(entry) {
@@ -80,7 +80,7 @@ impl Model<'_, '_> {
     }
 
     fn differs(&mut self, told: &Letter<'_>, truth: fmt::Arguments<'_>) {
-        let name = self.story.places.labels.key(told.id);
+        let name = self.timeline.places.labels.key(told.id);
         let letter = told.letter;
         let says = format_args!("{name} {truth}, and the letter says {letter:?}");
         self.findings.add(I22, told.seq, says);

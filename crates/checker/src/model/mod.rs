@@ -10,7 +10,7 @@ mod commit;
 mod counted;
 mod cursor;
 mod death;
-mod drained;
+mod final_state;
 mod grant;
 mod inspect;
 mod letters;
@@ -24,26 +24,26 @@ use std::fmt;
 use crate::ids::{EntryId, FastMap};
 use crate::invariant::Invariant;
 use crate::report::Findings;
-use crate::story::{Batch, Seen, Settle, Step, Story};
+use crate::timeline::{Batch, Seen, Settle, Step, Timeline};
 
 use state::{
     CursorState, EntryState, LaneState, Message, Model, Operator, Progress, State, Verbs, lower,
 };
 
 /// Judges everything that was committed, and how it ended.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    let mut model = Model::new(story, findings);
-    let mut counted = counted::Expected::new(story);
-    for moment in &story.moments {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    let mut model = Model::new(timeline, findings);
+    let mut counted = counted::Expected::new(timeline);
+    for moment in &timeline.moments {
         match moment.seen {
             Seen::Invoked(call) => {
-                if let Some(settle) = story.settled_by(call) {
+                if let Some(settle) = timeline.settled_by(call) {
                     model.asked(settle);
                 }
                 model.operated(call);
             }
             Seen::Committed(batch) => {
-                let batch = &story.batches[batch];
+                let batch = &timeline.batches[batch];
                 model.commit(batch);
                 counted.after(&mut model, batch);
             }
@@ -53,16 +53,16 @@ pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
     }
     counted.finish(&mut model);
     model.dead_letters();
-    if let Some(ended) = story.ended {
+    if let Some(ended) = timeline.ended {
         model.drained(ended);
     }
 }
 
 impl<'s, 'a> Model<'s, 'a> {
-    fn new(story: &'s Story<'a>, findings: &'s mut Findings) -> Self {
-        let places = &story.places;
+    fn new(timeline: &'s Timeline<'a>, findings: &'s mut Findings) -> Self {
+        let places = &timeline.places;
         Self {
-            story,
+            timeline,
             findings,
             shards: FastMap::default(),
             lanes: places.lanes.column(LaneState::default()),
@@ -81,8 +81,8 @@ impl<'s, 'a> Model<'s, 'a> {
             died: Vec::new(),
             buried: Vec::new(),
             came_back: Vec::new(),
-            operator: Operator::new(story),
-            progress: Progress::new(story),
+            operator: Operator::new(timeline),
+            progress: Progress::new(timeline),
         }
     }
 
@@ -90,7 +90,7 @@ impl<'s, 'a> Model<'s, 'a> {
         let entry = settle.entry;
         self.entries[entry].asked.add(settle.verb);
         if settle.by_owner {
-            let places = &self.story.places;
+            let places = &self.timeline.places;
             let place = (places.cursor_of(entry), places.offset_of(entry));
             self.asked_by_owner.entry(place).or_default().add(settle.verb);
         }
@@ -98,7 +98,7 @@ impl<'s, 'a> Model<'s, 'a> {
 
     /// A client asked for it, by whatever form.
     fn was_asked(&self, entry: EntryId, verb: impl Fn(Verbs) -> bool) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let place = (places.cursor_of(entry), places.offset_of(entry));
         verb(self.entries[entry].asked)
             || self.asked_by_owner.get(&place).is_some_and(|asked| verb(*asked))
@@ -108,7 +108,7 @@ impl<'s, 'a> Model<'s, 'a> {
         self.open(batch);
         let mut looks = self.looks_of(batch);
         looks.iter_mut().for_each(|look| self.look(look));
-        for step in self.story.steps_of(batch) {
+        for step in self.timeline.steps_of(batch) {
             self.step(batch.shard, step);
             looks.iter_mut().for_each(|look| self.look(look));
         }
@@ -122,8 +122,8 @@ impl<'s, 'a> Model<'s, 'a> {
         match *step {
             Step::Stored(put) => self.stored(put),
             Step::Opened { life, offset } => {
-                let (cursor, _) = self.story.places.lives.key(life);
-                let reader = self.story.places.cursors.key(cursor).0;
+                let (cursor, _) = self.timeline.places.lives.key(life);
+                let reader = self.timeline.places.cursors.key(cursor).0;
                 self.is_of_shard(reader, shard);
                 self.group_begins(reader);
                 self.opened(life, offset);
@@ -137,11 +137,11 @@ impl<'s, 'a> Model<'s, 'a> {
             Step::Lost { lane, offset } => self.lost(lane, offset),
             Step::GroupGone { reader } => {
                 self.group_gone(reader);
-                self.story.places.cursors_of(reader).for_each(|cursor| self.closed(cursor));
+                self.timeline.places.cursors_of(reader).for_each(|cursor| self.closed(cursor));
             }
             Step::TopicGone { topic } => {
                 self.topics_gone[topic] = true;
-                self.story.places.cursors_on(topic).for_each(|cursor| self.closed(cursor));
+                self.timeline.places.cursors_on(topic).for_each(|cursor| self.closed(cursor));
             }
             Step::Granted { entry, granted } => self.granted(entry, granted),
             Step::Passed { entry } => self.passed(entry),
@@ -168,7 +168,7 @@ impl<'s, 'a> Model<'s, 'a> {
 
     /// The only place where what a cursor counts changes with the life of a message.
     fn becomes(&mut self, entry: EntryId, state: State) {
-        let cursor = &mut self.cursors[self.story.places.cursor_of(entry)];
+        let cursor = &mut self.cursors[self.timeline.places.cursor_of(entry)];
         match self.entries[entry].state {
             State::Fresh => {}
             State::Leased { consumer, .. } => {
@@ -192,12 +192,12 @@ impl<'s, 'a> Model<'s, 'a> {
 
     /// The message of an entry, if it is stored.
     fn message_of(&self, entry: EntryId) -> Option<Message<'a>> {
-        self.messages[self.story.places.position_of(entry)]
+        self.messages[self.timeline.places.position_of(entry)]
     }
 
     /// Puts a violation of this batch on record, said of an entry.
     fn breaks(&mut self, invariant: Invariant, entry: EntryId, says: fmt::Arguments<'_>) {
-        let text = self.story.places.entry_text(entry);
+        let text = self.timeline.places.entry_text(entry);
         self.findings.add(invariant, self.seq, format_args!("{text} {says}"));
     }
 }

@@ -4,7 +4,7 @@
 use crate::history::{Retry, Settings};
 use crate::ids::{CallId, CursorId, EntryId, LabelId, LaneId, NameId, ReaderId};
 use crate::invariant::Invariant::{I1, I20, I59};
-use crate::story::Ask;
+use crate::timeline::Ask;
 
 use super::state::{Message, Model};
 
@@ -15,13 +15,13 @@ const IDLE_SLACK: u64 = 8;
 impl<'a> Model<'_, 'a> {
     /// A client asks for something that only an operator asks for.
     pub(super) fn operated(&mut self, call: CallId) {
-        let call = &self.story.calls[call];
+        let call = &self.timeline.calls[call];
         if call.outcome.is_refused() {
             return;
         }
         match call.ask {
             Ask::Purge { ids, dry_run: false } => {
-                for id in ids.iter().filter_map(|id| self.story.places.labels.find(id)) {
+                for id in ids.iter().filter_map(|id| self.timeline.places.labels.find(id)) {
                     self.operator.purge_asked[id] = true;
                 }
             }
@@ -92,7 +92,7 @@ impl<'a> Model<'_, 'a> {
     }
 
     pub(super) fn not_paused(&mut self, entry: EntryId) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let reader = places.cursors.key(places.cursor_of(entry)).0;
         if self.paused_until(reader).is_some() {
             self.breaks(I59, entry, format_args!("is granted while its group is paused"));
@@ -106,7 +106,7 @@ impl<'a> Model<'_, 'a> {
 
     /// A group is deleted because a client asked for it, or because it was unused for long enough.
     pub(super) fn group_gone(&mut self, reader: ReaderId) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let (topic, group) = places.readers.key(reader);
         let (until, used_at) = (self.operator.paused[reader].take(), self.operator.used_at[reader]);
         let source = places.names.key(topic).strip_prefix("dlq.");
@@ -140,7 +140,7 @@ impl<'a> Model<'_, 'a> {
 
     /// A dead letter is deleted because a client asked for it, or because it was kept for long enough.
     pub(super) fn dropped(&mut self, id: LabelId) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let name = places.labels.key(id);
         let letter = self.stored_as(id).filter(|letter| letter.put.stored.dead_letter);
         let is_again = std::mem::replace(&mut self.operator.dropped[id], true);
@@ -163,9 +163,9 @@ impl<'a> Model<'_, 'a> {
 
     /// A message is lost because a repair found it damaged. Then it was.
     pub(super) fn lost(&mut self, lane: LaneId, offset: u64) {
-        let (places, seq) = (&self.story.places, self.seq);
+        let (places, seq) = (&self.timeline.places, self.seq);
         let is_damaged =
-            self.story.corrupted.iter().any(|(since, of, offsets)| {
+            self.timeline.corrupted.iter().any(|(since, of, offsets)| {
                 *since < seq && *of == lane && offsets.contains(&offset)
             });
         let message = places.positions.find(lane, offset).and_then(|at| self.messages[at]);
@@ -181,7 +181,7 @@ impl<'a> Model<'_, 'a> {
 
     /// The message at a place was deleted or lost.
     pub(super) fn is_dropped(&self, cursor: CursorId, offset: u64) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let at = places.positions.find(places.cursors.key(cursor).1, offset);
         let message = at.and_then(|at| self.messages[at]);
         message.is_some_and(|message| self.operator.dropped[message.put.id])
@@ -194,7 +194,7 @@ impl<'a> Model<'_, 'a> {
     /// What ended because its dead letter was deleted was deleted in the same batch.
     pub(super) fn close_purges(&mut self) {
         for entry in std::mem::take(&mut self.operator.purged) {
-            let places = &self.story.places;
+            let places = &self.timeline.places;
             if !self.is_dropped(places.cursor_of(entry), places.offset_of(entry)) {
                 self.breaks(I20, entry, format_args!("ends as deleted, and is not deleted"));
             }
@@ -204,7 +204,7 @@ impl<'a> Model<'_, 'a> {
     /// The retry policy that is in force for a message now.
     pub(super) fn retry_of(&self, message: &Message<'a>) -> Retry {
         let stored = message.put.stored;
-        let topic = self.story.places.names.find(&stored.topic).filter(|_| stored.follows_topic);
+        let topic = self.timeline.places.names.find(&stored.topic).filter(|_| stored.follows_topic);
         let settings = topic.and_then(|topic| self.operator.settings[topic]);
         settings.map_or(stored.retry, |settings| settings.retry)
     }
@@ -221,7 +221,7 @@ impl<'a> Model<'_, 'a> {
 
     /// The same by the settings that a change in this batch has replaced: which of both came first is not recorded.
     fn was_exhausted(&self, message: &Message<'a>, spent: u32) -> bool {
-        let topic = self.story.places.names.find(&message.put.stored.topic);
+        let topic = self.timeline.places.names.find(&message.put.stored.topic);
         let replaced = topic.and_then(|topic| self.operator.replaced[topic]);
         replaced.is_some_and(|(seq, settings)| {
             seq == self.seq && settings.retry.max_attempts.is_some_and(|max| max <= spent)

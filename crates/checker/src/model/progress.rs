@@ -5,7 +5,7 @@
 
 use crate::ids::{CursorId, ReaderId};
 use crate::invariant::Invariant::I51;
-use crate::story::Batch;
+use crate::timeline::Batch;
 
 use super::state::{Looked, Model};
 
@@ -19,7 +19,7 @@ impl Model<'_, '_> {
     /// A cursor of a group was given something, or put somewhere.
     pub(super) fn progressed(&mut self, cursor: CursorId) {
         self.progress.waited[cursor] = 0;
-        self.progress.grants[self.story.places.cursors.key(cursor).0] += 1;
+        self.progress.grants[self.timeline.places.cursors.key(cursor).0] += 1;
     }
 
     pub(super) fn is_of_shard(&mut self, reader: ReaderId, shard: u32) {
@@ -36,7 +36,7 @@ impl Model<'_, '_> {
             return;
         }
         self.progress.shards.insert(shard, Looked { at, epoch });
-        let readers: Vec<ReaderId> = self.story.places.readers.ids().collect();
+        let readers: Vec<ReaderId> = self.timeline.places.readers.ids().collect();
         let readers = readers.into_iter().filter(|id| self.progress.shard_of[*id] == Some(shard));
         let readers: Vec<ReaderId> = readers.collect();
         let open = |model: &Self, reader: ReaderId| -> u64 {
@@ -71,7 +71,7 @@ impl Model<'_, '_> {
 
     /// A cursor has something fresh to give, and may.
     fn could_give(&self, cursor: CursorId) -> bool {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let (reader, lane) = places.cursors.key(cursor);
         let state = &self.cursors[cursor];
         let settings = self.operator.settings[places.readers.key(reader).0];
@@ -89,7 +89,7 @@ impl Model<'_, '_> {
         let waited = before + elapsed_ms;
         self.progress.waited[cursor] = waited;
         if before <= WAIT_MS_MAX && waited > WAIT_MS_MAX {
-            let places = &self.story.places;
+            let places = &self.timeline.places;
             let text = places.cursor_text(cursor);
             let state = &self.cursors[cursor];
             let (next, high) = (state.next, self.lanes[places.cursors.key(cursor).1].high);

@@ -8,10 +8,10 @@ use crate::ids::{
     ReaderId,
 };
 use crate::report::Findings;
-use crate::story::{Put, Story};
+use crate::timeline::{Put, Timeline};
 
 pub(super) struct Model<'s, 'a> {
-    pub(super) story: &'s Story<'a>,
+    pub(super) timeline: &'s Timeline<'a>,
     pub(super) findings: &'s mut Findings,
     pub(super) shards: FastMap<u32, ShardState>,
     pub(super) lanes: Column<LaneId, LaneState>,
@@ -192,8 +192,8 @@ pub(super) struct Operator<'a> {
 }
 
 impl Operator<'_> {
-    pub(super) fn new(story: &Story<'_>) -> Self {
-        let places = &story.places;
+    pub(super) fn new(timeline: &Timeline<'_>) -> Self {
+        let places = &timeline.places;
         Self {
             settings: places.names.column(None),
             replaced: places.names.column(None),
@@ -232,14 +232,14 @@ pub(super) struct Looked {
 }
 
 impl Progress {
-    pub(super) fn new(story: &Story<'_>) -> Self {
-        let places = &story.places;
+    pub(super) fn new(timeline: &Timeline<'_>) -> Self {
+        let places = &timeline.places;
         let mut cursors_of = places.readers.column(Vec::new());
         for cursor in places.cursors.ids() {
             cursors_of[places.cursors.key(cursor).0].push(cursor);
         }
         Self {
-            open_max: story.open_max,
+            open_max: timeline.open_max,
             shards: FastMap::default(),
             shard_of: places.readers.column(None),
             cursors_of,

@@ -215,7 +215,7 @@ impl Protocols {
         // Answers are written whole: waiting to fill a packet only delays them.
         let _slower = stream.set_nodelay(true);
         let is_http2 = first.starts_with(PREFACE);
-        let io = TokioIo::new(Flowing { first: first.into(), stream, stalled: None });
+        let io = TokioIo::new(WriteTimeoutStream { first: first.into(), stream, stalled: None });
         let unread = is_http2.then(Arc::<Unread>::default);
         client.unread.clone_from(&unread);
         let named = connection.clone();
@@ -296,14 +296,14 @@ impl Client {
 }
 
 /// A stream that fails when nothing can be written for too long.
-struct Flowing {
+struct WriteTimeoutStream {
     /// What has been read from `stream` already.
     first: Bytes,
     stream: TcpStream,
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
-impl Flowing {
+impl WriteTimeoutStream {
     /// Keeps the time while a write waits.
     fn watch<T>(
         &mut self,
@@ -320,7 +320,7 @@ impl Flowing {
     }
 }
 
-impl AsyncRead for Flowing {
+impl AsyncRead for WriteTimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -335,7 +335,7 @@ impl AsyncRead for Flowing {
     }
 }
 
-impl AsyncWrite for Flowing {
+impl AsyncWrite for WriteTimeoutStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

@@ -8,7 +8,7 @@ use driftq_core::{Command, CommandResult, EffectToken, LeaseToken, Rejection, Te
 use super::access::AccessRules;
 use super::api_error::{ApiError, Invalid, Subject, internal_error};
 use super::body::memory_short;
-use super::refusals::Refusals;
+use super::rejection_log::RejectionLog;
 use crate::budget::{Budget, ConsumerShare};
 use crate::clock::NodeClock;
 use crate::config::Limits;
@@ -51,12 +51,12 @@ pub struct Parts {
     pub draining: tokio::sync::watch::Receiver<bool>,
     /// Numbers.
     pub metrics: Arc<Metrics>,
-    /// Refusals that the log has not told yet.
-    pub refusals: Arc<Refusals>,
+    /// RejectionLog that the log has not told yet.
+    pub rejections: Arc<RejectionLog>,
     /// The clock of this process.
     pub(crate) clock: NodeClock,
     /// Its place among other nodes, if there are any.
-    pub(crate) seat: Option<MembershipHandle>,
+    pub(crate) membership: Option<MembershipHandle>,
 }
 
 impl From<Parts> for App {
@@ -132,7 +132,7 @@ impl App {
         if let Some(reason) = error.exhausted() {
             self.metrics.refused(reason);
         }
-        self.refusals.count(error.0.code());
+        self.rejections.count(error.0.code());
     }
 }
 

@@ -15,18 +15,18 @@ use super::api_error::{ApiError, internal_error};
 use super::app::{App, NAMESPACE};
 use super::input::Input;
 use super::operation::Query;
-use super::request::{Ask, Nothing, Param, field};
+use super::request::{ApiRequest, Nothing, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ListQuery {
     shard: u32,
     #[schema(default = 1)]
     from: Option<RecordNumber>,
     to: Option<RecordNumber>,
 }
 
-impl Ask for Asked {
+impl ApiRequest for ListQuery {
     const QUERY: &'static [Param] = &[field("shard"), field("from"), field("to")];
 }
 
@@ -53,14 +53,14 @@ pub(crate) async fn chains(
 /// Records of a chain, in order.
 #[utoipa::path(
     get, path = "/v1/audit/records", operation_id = "auditRecords", tag = "audit",
-    params(Query<Asked>),
+    params(Query<ListQuery>),
     responses((status = 200, description = "a page of records", body = Records)),
 )]
 pub(crate) async fn records(
     State(app): State<App>,
-    input: Input<Asked>,
+    input: Input<ListQuery>,
 ) -> Result<Json<Records>, ApiError> {
-    let Asked { shard, from, to } = input.asked;
+    let ListQuery { shard, from, to } = input.body;
     if shard >= app.node.shards() {
         return Err(ApiError::invalid("shard", "there is none of this number"));
     }

@@ -12,7 +12,7 @@ use super::app::App;
 use super::convert;
 use super::input::Input;
 use super::operation::Unmet;
-use super::request::{Ask, Param};
+use super::request::{ApiRequest, Param};
 
 /// The text that reports a jump.
 pub(super) fn says(held: HeldJump) -> String {
@@ -29,7 +29,7 @@ pub(super) fn held(app: &App) -> Option<HeldClock> {
     })
 }
 
-impl Ask for ConfirmClock {
+impl ApiRequest for ConfirmClock {
     const QUERY: &'static [Param] = &[];
 }
 

@@ -17,7 +17,7 @@ use super::api_error::{ApiError, RETRY_AFTER_MS};
 use super::app::App;
 use super::input::Input;
 use super::operation::{Missing, QueryForm, Unmet};
-use super::request::{Ask, Nothing, Param, field};
+use super::request::{ApiRequest, Nothing, Param, field};
 use crate::node::MembershipHandle;
 
 /// How long the database may take to show them.
@@ -31,13 +31,13 @@ struct Census {
     far: Vec<Far>,
 }
 
-fn seat(app: &App) -> Result<&MembershipHandle, ApiError> {
+fn membership(app: &App) -> Result<&MembershipHandle, ApiError> {
     let says = "there is only this node: several share a database with --engine postgres";
-    app.seat.as_ref().ok_or_else(|| ApiError::new(FailedPrecondition::default(), says))
+    app.membership.as_ref().ok_or_else(|| ApiError::new(FailedPrecondition::default(), says))
 }
 
 async fn census(app: &App) -> Result<Census, ApiError> {
-    let MembershipHandle { postgres, node, .. } = seat(app)?;
+    let MembershipHandle { postgres, node, .. } = membership(app)?;
     let (shown, far) =
         postgres.census(WAIT).await.map_err(|error| unanswered(&error, Outcome::None))?;
     Ok(Census { me: *node, view: shown.view(), shown, far })
@@ -122,7 +122,7 @@ pub(crate) async fn nodes(
     Ok(Json(Nodes { nodes }))
 }
 
-impl Ask for DrainNode {
+impl ApiRequest for DrainNode {
     const QUERY: &'static [Param] = &[];
 }
 
@@ -164,7 +164,7 @@ async fn set_drained(app: &App, node: &str, drained: bool) -> Result<Json<Node>,
     } else {
         before.view.may_undrain(node)?
     }
-    let told = seat(app)?.postgres.drain(node, drained).await;
+    let told = membership(app)?.postgres.drain(node, drained).await;
     told.map_err(|error| unanswered(&error, Outcome::Unknown))?;
     let after = census(app).await?;
     let row = after.shown.nodes.get(&node).ok_or(AdminError::NoNode)?;
@@ -185,7 +185,7 @@ pub(crate) async fn shards(
     Ok(Json(Shards { shards }))
 }
 
-impl Ask for MoveShard {
+impl ApiRequest for MoveShard {
     const QUERY: &'static [Param] = &[field("node")];
 }
 
@@ -203,9 +203,9 @@ pub(crate) async fn put(
 ) -> Result<Json<Shard>, ApiError> {
     let before = census(&app).await?;
     let shard = ShardId(shard.parse().map_err(|_| AdminError::NoShard)?);
-    let node = input.asked.node.as_deref().map(node_of).transpose()?;
+    let node = input.body.node.as_deref().map(node_of).transpose()?;
     before.view.may_put(shard, node)?;
-    let told = seat(&app)?.postgres.put(shard, node).await;
+    let told = membership(&app)?.postgres.put(shard, node).await;
     told.map_err(|error| unanswered(&error, Outcome::Unknown))?;
     let after = census(&app).await?.shard(shard.0 as usize);
     Ok(Json(after.ok_or(AdminError::NoShard)?))

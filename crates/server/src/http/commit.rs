@@ -9,14 +9,14 @@ use driftq_core::command::{self, Commit, CommitReceipt, Ending, Part};
 
 use super::api_error::{ApiError, Invalid, Item};
 use super::app::App;
+use super::effect_result::outcome;
 use super::effects::finish_of;
 use super::input::Input;
 use super::operation::{Conflicting, Missing, Uncommitted};
-use super::outcome::outcome;
 use super::produce;
-use super::request::{Ask, Param};
+use super::request::{ApiRequest, Param};
 
-impl Ask for CommitRequest {
+impl ApiRequest for CommitRequest {
     const QUERY: &'static [Param] = &[];
 }
 
@@ -33,7 +33,7 @@ pub(crate) async fn commit(
     State(app): State<App>,
     input: Input<CommitRequest>,
 ) -> Result<Json<Committed>, ApiError> {
-    let commit = commit_of(&app, input.asked)?;
+    let commit = commit_of(&app, input.body)?;
     let command::Committed { produced, repeated } = app.call(commit).await?;
     let receipt = |CommitReceipt { topic, receipt }: CommitReceipt| {
         let topic = topic.to_string();

@@ -17,7 +17,7 @@ use super::convert;
 use super::counted::Counted;
 use super::input::Input;
 use super::operation::{Missing, Query, QueryForm};
-use super::request::{Ask, Param, field};
+use super::request::{ApiRequest, Param, field};
 use super::session::Connection;
 use crate::node::Node;
 
@@ -26,7 +26,7 @@ const CREDIT: u32 = 2;
 /// The most bytes of one chunk, about.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-impl Ask for Consume {
+impl ApiRequest for Consume {
     const QUERY: &'static [Param] = &[
         field("topic"),
         field("group"),
@@ -48,7 +48,7 @@ pub(crate) async fn by_query(
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
     input: Input<Consume>,
 ) -> Result<Response<Body>, ApiError> {
-    stream(&app, remote, input.asked).await
+    stream(&app, remote, input.body).await
 }
 
 /// Deliveries as they come, one a line.
@@ -63,7 +63,7 @@ pub(crate) async fn by_body(
     ConnectInfo(remote): ConnectInfo<SocketAddr>,
     input: Input<Consume>,
 ) -> Result<Response<Body>, ApiError> {
-    stream(&app, remote, input.asked).await
+    stream(&app, remote, input.body).await
 }
 
 async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Response<Body>, ApiError> {

@@ -28,8 +28,8 @@ use super::api_error::ApiError;
 use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Missing, Query, Unmet};
-use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::request::{Ask, Param, field};
+use super::pagination::{self, BYTES_MAX, from_cursor, limit, to_cursor};
+use super::request::{ApiRequest, Param, field};
 use super::words::ToCore;
 use super::{bulk, convert, off_runtime};
 
@@ -44,7 +44,7 @@ const ERRORS_MAX: usize = 10;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ListQuery {
     group: Option<String>,
     reason: Option<DeathReason>,
     tenant_id: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Asked {
     cursor: Option<String>,
 }
 
-impl Ask for Asked {
+impl ApiRequest for ListQuery {
     const QUERY: &'static [Param] = &[
         field("group"),
         field("reason"),
@@ -78,11 +78,11 @@ impl Ask for Asked {
     ];
 }
 
-impl Ask for RedriveRequest {
+impl ApiRequest for RedriveRequest {
     const QUERY: &'static [Param] = &[];
 }
 
-impl Ask for PurgeRequest {
+impl ApiRequest for PurgeRequest {
     const QUERY: &'static [Param] = &[];
 }
 
@@ -146,15 +146,15 @@ impl<'a> Walk<'a> {
 /// Dead letters of a topic.
 #[utoipa::path(
     get, path = "/v1/dlq/{topic}", operation_id = "list_dead_letters", tag = "dead letters",
-    params(("topic" = schema::TopicName, Path), Query<Asked>),
+    params(("topic" = schema::TopicName, Path), Query<ListQuery>),
     responses((status = 200, description = "newest first", body = WireLetters<'static>), Missing),
 )]
 pub(crate) async fn list(
     State(app): State<App>,
     Path(topic): Path<String>,
-    input: Input<Asked>,
+    input: Input<ListQuery>,
 ) -> Result<Response<Body>, ApiError> {
-    let asked = input.asked;
+    let asked = input.body;
     let state = asked.state.map_or(DeadState::Dead, ToCore::core);
     let limit = limit(asked.limit);
     let below = match &asked.cursor {
@@ -171,7 +171,7 @@ pub(crate) async fn list(
     let topic = topic_name(&topic);
     let mut walk =
         Walk { with_messages: true, below: Some(below), ..Walk::new(&app, &topic, filter.clone()) };
-    let room = pages::room(&app).await?;
+    let room = pagination::room(&app).await?;
     let letters = walk.take(limit, SCAN_MAX).await?;
     let next_cursor = walk.below.flatten().map(|seq| to_cursor(&seq.to_string()));
     let (total, by_error) = match asked.summary {
@@ -188,7 +188,7 @@ pub(crate) async fn list(
         let page = WireLetters { dead_letters, total, by_error, next_cursor };
         off_runtime::json(&page, letters.len(), bytes)
     };
-    pages::answer(bytes, room, write).await
+    pagination::answer(bytes, room, write).await
 }
 
 /// One that was purged while it was being looked at is not shown.
@@ -260,7 +260,7 @@ pub(crate) async fn redrive(
     input: Input<RedriveRequest>,
 ) -> Result<Json<Redriven>, ApiError> {
     let RedriveRequest { ids: given, filter: by_filter, limit, dry_run, force, by, reason } =
-        input.asked;
+        input.body;
     let topic = topic_name(&topic);
     let named = match (given, by_filter) {
         (Some(given), None) if limit.is_none() => ids(&given),
@@ -330,7 +330,7 @@ pub(crate) async fn purge(
     Path(topic): Path<String>,
     input: Input<PurgeRequest>,
 ) -> Result<Json<Purged>, ApiError> {
-    let PurgeRequest { ids: given, filter: by_filter, confirm, by, reason } = input.asked;
+    let PurgeRequest { ids: given, filter: by_filter, confirm, by, reason } = input.body;
     let topic = topic_name(&topic);
     let meant: Vec<MessageId> = match (given, by_filter) {
         (Some(given), None) => ids(&given).into_iter().collect::<Result<_, _>>()?,

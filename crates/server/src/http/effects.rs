@@ -25,13 +25,13 @@ use utoipa::ToSchema;
 use super::api_error::{ApiError, Invalid};
 use super::app::{App, NAMESPACE};
 use super::body::Purpose;
+use super::effect_result::outcome;
 use super::effect_view;
 use super::input::Input;
 use super::operation::{Conflicting, Held, Missing as NotThere, Query, QueryForm, StaleEffect};
-use super::outcome::outcome;
-use super::pages::{from_cursor, limit, to_cursor};
+use super::pagination::{from_cursor, limit, to_cursor};
 use super::produce::idempotency_key;
-use super::request::{Ask, Param, field};
+use super::request::{ApiRequest, Param, field};
 use super::words::ToCore;
 
 /// Records that one call looks at.
@@ -39,7 +39,7 @@ const SCAN_MAX: u64 = 10_000;
 /// Whoever waits asks at least this often, should a hint be lost.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
-impl Ask for BeginRequest {
+impl ApiRequest for BeginRequest {
     const QUERY: &'static [Param] = &[
         field("scope"),
         field("key"),
@@ -56,7 +56,7 @@ impl Ask for BeginRequest {
     ];
 }
 
-impl Ask for Reacquire {
+impl ApiRequest for Reacquire {
     const QUERY: &'static [Param] = &[
         field("scope"),
         field("key"),
@@ -69,7 +69,7 @@ impl Ask for Reacquire {
     ];
 }
 
-impl Ask for FinishRequest {
+impl ApiRequest for FinishRequest {
     const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[
         field("token"),
@@ -81,12 +81,12 @@ impl Ask for FinishRequest {
     ];
 }
 
-impl Ask for Extend {
+impl ApiRequest for Extend {
     const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[field("token"), field("lease_ms")];
 }
 
-impl Ask for ResolveRequest {
+impl ApiRequest for ResolveRequest {
     const QUERY: &'static [Param] = &[
         field("scope"),
         field("key"),
@@ -103,7 +103,7 @@ impl Ask for ResolveRequest {
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ListQuery {
     #[schema(value_type = Option<schema::ScopeName>)]
     scope: Option<String>,
     #[schema(value_type = Option<schema::EffectKey>)]
@@ -119,7 +119,7 @@ pub(crate) struct Asked {
     cursor: Option<String>,
 }
 
-impl Ask for Asked {
+impl ApiRequest for ListQuery {
     const QUERY: &'static [Param] = &[
         field("scope"),
         field("key"),
@@ -145,8 +145,8 @@ pub(crate) async fn begin(
     State(app): State<App>,
     input: Input<BeginRequest>,
 ) -> Result<Json<Began>, ApiError> {
-    let key = key(&input.headers, input.asked.key.clone())?;
-    let asked = input.asked;
+    let key = key(&input.headers, input.body.key.clone())?;
+    let asked = input.body;
     let of = match (asked.lease_token, asked.scope) {
         (Some(token), None) => {
             for (field, is_there) in
@@ -194,18 +194,17 @@ pub(crate) async fn reacquire(
     State(app): State<App>,
     input: Input<Reacquire>,
 ) -> Result<Json<Began>, ApiError> {
-    let Reacquire { scope, key: named, tenant_id, request: content, request_hash, .. } =
-        input.asked;
+    let Reacquire { scope, key: named, tenant_id, request: content, request_hash, .. } = input.body;
     let key = key(&input.headers, named)?.ok_or_else(|| ApiError::invalid("key", "is needed"))?;
     let name = query(tenant_id.as_deref(), &scope, key)?;
     let begin = Begin {
-        of: BeginOf::Scope { name, lease_ms: input.asked.lease_ms.map(LeaseMs::get), again: true },
+        of: BeginOf::Scope { name, lease_ms: input.body.lease_ms.map(LeaseMs::get), again: true },
         request: request(content, request_hash)?,
         on_doubt: None,
         ttl_ms: None,
         window_ms: None,
-        owner: input.asked.owner.map(Into::into),
-        nonce: input.asked.nonce.map(Into::into),
+        owner: input.body.owner.map(Into::into),
+        nonce: input.body.nonce.map(Into::into),
     };
     began(&app, begin).await
 }
@@ -226,7 +225,7 @@ pub(crate) async fn finish(
     State(app): State<App>,
     input: Input<FinishRequest>,
 ) -> Result<Json<Finished>, ApiError> {
-    let finish = finish_of(&app, input.asked)?;
+    let finish = finish_of(&app, input.body)?;
     let finished = app.call(finish).await?;
     Ok(Json(effect_view::finished(&finished.effect, finished.repeated)))
 }
@@ -259,7 +258,7 @@ pub(crate) async fn extend(
     State(app): State<App>,
     input: Input<Extend>,
 ) -> Result<Json<Extended>, ApiError> {
-    let Extend { token, lease_ms } = input.asked;
+    let Extend { token, lease_ms } = input.body;
     let extend =
         ExtendEffect { token: app.token("token", &token)?, lease_ms: lease_ms.map(LeaseMs::get) };
     let until = app.call(extend).await?;
@@ -280,7 +279,7 @@ pub(crate) async fn resolve(
     State(app): State<App>,
     input: Input<ResolveRequest>,
 ) -> Result<Json<Effect>, ApiError> {
-    let asked = input.asked;
+    let asked = input.body;
     let resolve = Resolve {
         name: query(asked.tenant_id.as_deref(), &asked.scope, asked.key)?,
         fence: asked.fence.get(),
@@ -298,14 +297,14 @@ pub(crate) async fn resolve(
 /// One effect, when it is over if that is waited for; or those whose outcome is not known.
 #[utoipa::path(
     get, path = "/v1/idempotency", operation_id = "effects", tag = "effects",
-    params(Query<Asked>),
+    params(Query<ListQuery>),
     responses((status = 200, description = "an effect or a page of them", body = Looked), NotThere),
 )]
 pub(crate) async fn look(
     State(app): State<App>,
-    input: Input<Asked>,
+    input: Input<ListQuery>,
 ) -> Result<Json<Looked>, ApiError> {
-    let Asked { scope, key, tenant_id, wait_ms, state, limit: of, cursor } = input.into_asked();
+    let ListQuery { scope, key, tenant_id, wait_ms, state, limit: of, cursor } = input.into_body();
     let Some(key) = key else {
         if wait_ms.is_some() {
             return Err(ApiError::invalid("wait_ms", "it needs scope and key"));

@@ -18,13 +18,13 @@ use super::api_error::ApiError;
 use super::app::{App, NAMESPACE, group_name, topic_name};
 use super::input::Input;
 use super::operation::{Missing, Query};
-use super::request::{Ask, Param, field};
+use super::request::{ApiRequest, Param, field};
 use super::words::ToWire;
 use super::{clock, convert, effect_view, effects};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ListQuery {
     #[schema(value_type = Option<schema::MessageId>)]
     id: Option<String>,
     #[schema(value_type = Option<schema::LeaseToken>)]
@@ -43,7 +43,7 @@ pub(crate) struct Asked {
     tenant_id: Option<String>,
 }
 
-impl Ask for Asked {
+impl ApiRequest for ListQuery {
     const QUERY: &'static [Param] = &[
         field("id"),
         field("token"),
@@ -60,14 +60,14 @@ impl Ask for Asked {
 /// Why is it where it is?
 #[utoipa::path(
     get, path = "/v1/explain", operation_id = "explain", tag = "messages",
-    params(Query<Asked>),
+    params(Query<ListQuery>),
     responses((status = 200, description = "a message or a group", body = Explained), Missing),
 )]
 pub(crate) async fn explain(
     State(app): State<App>,
-    input: Input<Asked>,
+    input: Input<ListQuery>,
 ) -> Result<Json<Explained>, ApiError> {
-    let explained = app.call(meant(&app, input.asked)?).await?;
+    let explained = app.call(meant(&app, input.body)?).await?;
     let clock = clock::held(&app);
     Ok(Json(match &*explained {
         command::Explained::Message(message) => Explained::Message(shown(message, clock)),
@@ -90,8 +90,8 @@ pub(crate) async fn explain(
 }
 
 /// Exactly one of the ways to name something.
-fn meant(app: &App, asked: Asked) -> Result<Explain, ApiError> {
-    let Asked { id, token, topic, partition, offset, group, scope, key, tenant_id } = asked;
+fn meant(app: &App, asked: ListQuery) -> Result<Explain, ApiError> {
+    let ListQuery { id, token, topic, partition, offset, group, scope, key, tenant_id } = asked;
     let is_effect = scope.is_some() || key.is_some() || tenant_id.is_some();
     if let (Some(scope), Some(key)) = (&scope, &key) {
         let is_alone = id.is_none() && token.is_none() && topic.is_none() && group.is_none();

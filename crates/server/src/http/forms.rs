@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use super::api_error::ApiError;
 use super::json_error::from_json;
 use super::query::{Form, FormParam, Kind, from_query};
-use super::request::{Ask, Confirm, Nothing};
+use super::request::{ApiRequest, Confirm, Nothing};
 use super::{audit, dlq, explain, groups, peek, topics};
 
 const REQUESTS_EACH: usize = 3_000;
@@ -93,7 +93,7 @@ fn put(mut body: Map<String, Value>, path: &[&str], value: Value) -> Option<Map<
 }
 
 /// How many requests of a kind could be read, of those that were drawn.
-fn check<T: Ask + Debug>(random: &mut Rng) -> usize {
+fn check<T: ApiRequest + Debug>(random: &mut Rng) -> usize {
     let form = Form::new::<T>(T::QUERY);
     assert_eq!(form.params.len(), T::QUERY.len(), "every parameter has a field");
     let mut read = 0;
@@ -141,11 +141,11 @@ fn a_query_says_what_a_body_of_the_same_content_says() {
         check::<Pause>(random),
         check::<Seek>(random),
         check::<Confirm>(random),
-        check::<audit::Asked>(random),
-        check::<dlq::Asked>(random),
-        check::<explain::Asked>(random),
+        check::<audit::ListQuery>(random),
+        check::<dlq::ListQuery>(random),
+        check::<explain::ListQuery>(random),
         check::<groups::List>(random),
-        check::<peek::Asked>(random),
+        check::<peek::ListQuery>(random),
         check::<topics::List>(random),
     ];
     assert!(read.iter().all(|count| *count > 0), "of each kind some can be read: {read:?}");

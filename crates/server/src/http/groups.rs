@@ -23,8 +23,8 @@ use super::app::{App, group_name, topic_name};
 use super::convert;
 use super::input::Input;
 use super::operation::{Missing, Query, QueryForm, Unmet};
-use super::pages::Pages;
-use super::request::{Ask, Confirm, Nothing, Param, field};
+use super::pagination::Pages;
+use super::request::{ApiRequest, Confirm, Nothing, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -35,7 +35,7 @@ pub(crate) struct List {
     cursor: Option<String>,
 }
 
-impl Ask for List {
+impl ApiRequest for List {
     const QUERY: &'static [Param] = &[field("limit"), field("cursor")];
 }
 
@@ -50,7 +50,7 @@ pub(crate) async fn list(
     Path(topic): Path<String>,
     input: Input<List>,
 ) -> Result<Json<Groups>, ApiError> {
-    let pages = Pages::new(input.asked.limit, input.asked.cursor.as_deref())?;
+    let pages = Pages::new(input.body.limit, input.body.cursor.as_deref())?;
     let views = app.call(ListGroups(topic_name(&topic))).await?;
     let (views, next_cursor) = pages.of(views, |view| &view.name);
     let groups = views.iter().map(|view| convert::group(view, false)).collect();
@@ -76,7 +76,7 @@ pub(crate) async fn show(
     view(&app, group_name(&topic, &group)).await
 }
 
-impl Ask for CreateGroup {
+impl ApiRequest for CreateGroup {
     const QUERY: &'static [Param] = &[field("start")];
 }
 
@@ -94,7 +94,7 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, Json<Group>), ApiError> {
     let name = group_name(&topic, &group);
     let create =
-        command::CreateGroup { name: name.clone(), start: convert::start(input.asked.start) };
+        command::CreateGroup { name: name.clone(), start: convert::start(input.body.start) };
     let status = match app.call(create).await? {
         Creation::Created => StatusCode::CREATED,
         Creation::Existed => StatusCode::OK,
@@ -114,7 +114,7 @@ pub(crate) async fn delete(
     input: Input<Confirm>,
 ) -> Result<Json<DeletedGroup>, ApiError> {
     let name = group_name(&topic, &group);
-    if input.asked.confirm.as_deref() != Some(&group) {
+    if input.body.confirm.as_deref() != Some(&group) {
         let GroupContents { backlog, open } = app.call(WouldDeleteGroup(name)).await?;
         let says = format!(
             "deleting \"{group}\" would drop its place in {backlog} messages ({open} open); \
@@ -126,7 +126,7 @@ pub(crate) async fn delete(
     Ok(Json(DeletedGroup { status: DeletedStatus::Deleted, backlog, open }))
 }
 
-impl Ask for PauseRequest {
+impl ApiRequest for PauseRequest {
     const QUERY: &'static [Param] = &[field("reason"), field("by"), field("until")];
 }
 
@@ -142,7 +142,7 @@ pub(crate) async fn pause(
     Path((topic, group)): Path<(String, String)>,
     input: Input<PauseRequest>,
 ) -> Result<Json<Group>, ApiError> {
-    let PauseRequest { reason, by, until } = input.asked;
+    let PauseRequest { reason, by, until } = input.body;
     let name = group_name(&topic, &group);
     let pause = Pause {
         name: name.clone(),
@@ -154,7 +154,7 @@ pub(crate) async fn pause(
     view(&app, name).await
 }
 
-impl Ask for Resume {
+impl ApiRequest for Resume {
     const QUERY: &'static [Param] = &[];
 }
 
@@ -175,7 +175,7 @@ pub(crate) async fn resume(
     view(&app, name).await
 }
 
-impl Ask for SeekRequest {
+impl ApiRequest for SeekRequest {
     const QUERY: &'static [Param] = &[field("to"), field("dry_run")];
 }
 
@@ -191,7 +191,7 @@ pub(crate) async fn seek(
     Path((topic, group)): Path<(String, String)>,
     input: Input<SeekRequest>,
 ) -> Result<Json<Sought>, ApiError> {
-    let SeekRequest { to, dry_run } = input.asked;
+    let SeekRequest { to, dry_run } = input.body;
     let to = match to {
         WireSeekTo::End(SeekEnd::Earliest) => SeekTo::Earliest,
         WireSeekTo::End(SeekEnd::Latest) => SeekTo::Latest,

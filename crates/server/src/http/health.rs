@@ -44,7 +44,7 @@ pub(crate) async fn ready(State(app): State<App>, _: Input<Nothing>) -> (StatusC
 /// Why a client should go elsewhere.
 fn reasons(app: &App) -> Vec<String> {
     let mut reasons: Vec<String> = app.node.status().reason().into_iter().collect();
-    if let Some(silence) = app.seat.as_ref().and_then(MembershipHandle::silence) {
+    if let Some(silence) = app.membership.as_ref().and_then(MembershipHandle::silence) {
         reasons.push(format!("database: no answer for {} s", silence.as_secs()));
     }
     if *app.draining.borrow() && reasons.is_empty() {

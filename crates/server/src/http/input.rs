@@ -12,12 +12,12 @@ use super::body;
 use super::json_error::from_json;
 use super::off_runtime;
 use super::query::from_query;
-use super::request::Ask;
+use super::request::ApiRequest;
 use crate::budget::Charge;
 
 /// The request, read.
 pub(crate) struct Input<T> {
-    pub(crate) asked: T,
+    pub(crate) body: T,
     pub(crate) headers: HeaderMap,
     /// Of its body. What is parsed of it is there until the request is answered.
     _charge: Charge,
@@ -25,12 +25,12 @@ pub(crate) struct Input<T> {
 
 impl<T> Input<T> {
     /// What is asked, of a request that waits: meanwhile it holds no room for its body.
-    pub(crate) fn into_asked(self) -> T {
-        self.asked
+    pub(crate) fn into_body(self) -> T {
+        self.body
     }
 }
 
-impl<T: Ask> FromRequest<App> for Input<T> {
+impl<T: ApiRequest> FromRequest<App> for Input<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, app: &App) -> Result<Input<T>, ApiError> {
@@ -52,6 +52,6 @@ impl<T: Ask> FromRequest<App> for Input<T> {
             }
             (true, _) => from_query(query)?,
         };
-        Ok(Input { asked, headers: parts.headers, _charge: read.charge })
+        Ok(Input { body: asked, headers: parts.headers, _charge: read.charge })
     }
 }

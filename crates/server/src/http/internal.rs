@@ -19,7 +19,7 @@ use super::access::is_same_secret;
 use super::api_error::no_route;
 use super::app::App;
 use crate::node::{
-    CallError, Deliveries, EPOCH, Handed, Node, SECRET, SHARD, frame, frames, pack_lost,
+    CallError, ConsumerEvent, Deliveries, EPOCH, Node, SECRET, SHARD, frame, frames, pack_lost,
 };
 
 /// The largest batch, and what it takes to say it.
@@ -130,8 +130,8 @@ impl Guest {
             return Some((Ok(frame(&pack_answer(&answered))), self));
         }
         let content = match self.deliveries.as_mut()?.recv().await? {
-            Handed::Given(given) => frame(&pack_deliveries(&given)),
-            Handed::Dismissed => frame(&[]),
+            ConsumerEvent::Deliveries(given) => frame(&pack_deliveries(&given)),
+            ConsumerEvent::Dismissed => frame(&[]),
         };
         Some((Ok(content), self))
     }
@@ -143,10 +143,10 @@ impl Drop for Guest {
             deliveries.close();
             while let Ok(handed) = deliveries.try_recv() {
                 for hold in handed.holds() {
-                    self.node.tell(self.shard, Command::GiveBack(hold));
+                    self.node.send(self.shard, Command::GiveBack(hold));
                 }
             }
         }
-        self.node.tell(self.shard, Command::Leave(self.consumer));
+        self.node.send(self.shard, Command::Leave(self.consumer));
     }
 }

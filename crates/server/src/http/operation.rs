@@ -9,7 +9,7 @@ use utoipa::openapi::{RefOr, Required};
 use utoipa::{IntoParams, IntoResponses, ToSchema};
 
 use super::query::{Form, FormParam};
-use super::request::Ask;
+use super::request::ApiRequest;
 
 /// The parameters of a request that has no body.
 pub(crate) struct Query<T>(PhantomData<T>);
@@ -17,7 +17,7 @@ pub(crate) struct Query<T>(PhantomData<T>);
 /// The query form of a request that may have a body instead; `S` is how that body looks.
 pub(crate) struct QueryForm<T, S = T>(PhantomData<(T, S)>);
 
-impl<T: Ask> IntoParams for Query<T> {
+impl<T: ApiRequest> IntoParams for Query<T> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let required =
             |param: &FormParam| if param.is_required { Required::True } else { Required::False };
@@ -26,7 +26,7 @@ impl<T: Ask> IntoParams for Query<T> {
     }
 }
 
-impl<T: Ask, S: ToSchema> IntoParams for QueryForm<T, S> {
+impl<T: ApiRequest, S: ToSchema> IntoParams for QueryForm<T, S> {
     fn into_params(_: impl Fn() -> Option<ParameterIn>) -> Vec<Parameter> {
         let instead = |param: &FormParam| {
             let optional = parameter(param).required(Required::False);

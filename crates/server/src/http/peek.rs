@@ -19,8 +19,8 @@ use super::api_error::ApiError;
 use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Missing, Query};
-use super::pages::{self, BYTES_MAX, from_cursor, limit, to_cursor};
-use super::request::{Ask, Param, field};
+use super::pagination::{self, BYTES_MAX, from_cursor, limit, to_cursor};
+use super::request::{ApiRequest, Param, field};
 use super::words::{ToCore, ToWire};
 use super::{convert, off_runtime};
 
@@ -29,7 +29,7 @@ const SCAN_MAX: u64 = 10_000;
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ListQuery {
     partition: Option<PartitionNumber>,
     from: Option<Integer>,
     #[schema(value_type = Option<schema::GroupName>)]
@@ -50,7 +50,7 @@ pub(crate) struct Asked {
     cursor: Option<String>,
 }
 
-impl Ask for Asked {
+impl ApiRequest for ListQuery {
     const QUERY: &'static [Param] = &[
         field("partition"),
         field("from"),
@@ -102,15 +102,15 @@ impl Place {
 /// Looks at messages without taking them.
 #[utoipa::path(
     get, path = "/v1/topics/{topic}/messages", operation_id = "peek", tag = "messages",
-    params(("topic" = TopicName, Path), Query<Asked>),
+    params(("topic" = TopicName, Path), Query<ListQuery>),
     responses((status = 200, description = "what was found", body = Messages<'static>), Missing),
 )]
 pub(crate) async fn messages(
     State(app): State<App>,
     Path(topic): Path<String>,
-    input: Input<Asked>,
+    input: Input<ListQuery>,
 ) -> Result<Response<Body>, ApiError> {
-    let asked = input.asked;
+    let asked = input.body;
     if asked.from.is_some() && asked.partition.is_none() {
         return Err(ApiError::invalid("from", "it needs partition"));
     }
@@ -130,7 +130,7 @@ pub(crate) async fn messages(
     };
     let last = partition.unwrap_or(partitions - 1);
     let filter = filter(&asked)?;
-    let room = pages::room(&app).await?;
+    let room = pagination::room(&app).await?;
     let (mut found, mut scanned, mut bytes) = (Vec::new(), 0, 0);
     let mut next = Some(place);
     while let Some(at) = next
@@ -168,10 +168,10 @@ pub(crate) async fn messages(
         let messages = found.iter().map(|peeked| shown(peeked, with_values, has_group)).collect();
         off_runtime::json(&Messages { messages, scanned, next_cursor }, found.len(), bytes)
     };
-    pages::answer(bytes, room, write).await
+    pagination::answer(bytes, room, write).await
 }
 
-fn filter(asked: &Asked) -> Result<PeekFilter, ApiError> {
+fn filter(asked: &ListQuery) -> Result<PeekFilter, ApiError> {
     let given = |text: &Option<String>| text.as_deref().map(Into::into);
     if asked.state.is_some() && asked.group.is_none() {
         return Err(ApiError::invalid("state", "it needs group"));

@@ -14,12 +14,12 @@ use super::app::{App, topic_name};
 use super::convert;
 use super::input::Input;
 use super::operation::{Missing, Query};
-use super::pages::{from_cursor, limit, to_cursor};
-use super::request::{Ask, Param, field};
+use super::pagination::{from_cursor, limit, to_cursor};
+use super::request::{ApiRequest, Param, field};
 
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Asked {
+pub(crate) struct ListQuery {
     #[schema(value_type = schema::TopicName)]
     topic: String,
     #[schema(value_type = schema::PointerText)]
@@ -34,7 +34,7 @@ pub(crate) struct Asked {
     cursor: Option<String>,
 }
 
-impl Ask for Asked {
+impl ApiRequest for ListQuery {
     const QUERY: &'static [Param] = &[
         field("topic"),
         field("dataset"),
@@ -48,14 +48,14 @@ impl Ask for Asked {
 /// Shows where a piece of a dataset is, or where all pieces of one version are.
 #[utoipa::path(
     get, path = "/v1/pointers", operation_id = "pointers", tag = "effects",
-    params(Query<Asked>),
+    params(Query<ListQuery>),
     responses((status = 200, description = "where it is", body = Pointed), Missing),
 )]
 pub(crate) async fn pointers(
     State(app): State<App>,
-    input: Input<Asked>,
+    input: Input<ListQuery>,
 ) -> Result<Json<Pointed>, ApiError> {
-    let Asked { topic, dataset, version, partition_key, limit: asked, cursor } = input.asked;
+    let ListQuery { topic, dataset, version, partition_key, limit: asked, cursor } = input.body;
     let name = topic_name(&topic);
     let (dataset, version) = (dataset.into(), version.into());
     if let Some(partition_key) = partition_key {

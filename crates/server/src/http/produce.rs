@@ -15,10 +15,10 @@ use super::api_error::{ApiError, Invalid};
 use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Conflicting, Missing, QueryForm};
-use super::request::{Ask, Param, alias, field, unix_ms};
+use super::request::{ApiRequest, Param, alias, field, unix_ms};
 use super::{bulk, convert};
 
-impl Ask for Request {
+impl ApiRequest for Request {
     const QUERY: &'static [Param] = &[
         field("topic"),
         field("value"),
@@ -41,7 +41,7 @@ impl Ask for Request {
     ];
 }
 
-impl Ask for ProduceBatch {
+impl ApiRequest for ProduceBatch {
     const QUERY: &'static [Param] = &[];
 }
 
@@ -61,8 +61,8 @@ pub(crate) async fn one(
     State(app): State<App>,
     input: Input<Request>,
 ) -> Result<Json<Receipt>, ApiError> {
-    let topic = input.asked.topic.clone();
-    let mut request = input.asked;
+    let topic = input.body.topic.clone();
+    let mut request = input.body;
     if let Some(key) = idempotency_key(&input.headers)? {
         let envelope = request.envelope.get_or_insert_default();
         let named = envelope.idempotency_key.take().filter(|named| !named.is_empty());
@@ -176,7 +176,7 @@ pub(crate) async fn batch(
         let says = "keys belong to messages: use envelope.idempotency_key";
         return Err(ApiError::invalid("Idempotency-Key", says));
     }
-    let messages = input.asked.messages;
+    let messages = input.body.messages;
     let trace = trace(&input.headers);
     let call = |request: Request| {
         let topic = request.topic.clone();

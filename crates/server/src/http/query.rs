@@ -14,7 +14,7 @@ use utoipa::openapi::{Object, OneOf, RefOr, Schema};
 
 use super::api_error::{ApiError, Invalid};
 use super::json_error::from_json;
-use super::request::{Ask, Param};
+use super::request::{ApiRequest, Param};
 
 /// The parameters of a request, with what its schema says of them.
 pub(super) struct Form {
@@ -52,7 +52,7 @@ impl Form {
     }
 
     /// The form of a request type, made once.
-    fn of<T: Ask>() -> &'static Form {
+    fn of<T: ApiRequest>() -> &'static Form {
         static FORMS: LazyLock<RwLock<HashMap<TypeId, &'static Form>>> =
             LazyLock::new(RwLock::default);
         let known = FORMS.read().unwrap_or_else(PoisonError::into_inner);
@@ -68,7 +68,7 @@ impl Form {
 }
 
 /// Reads a request from its query.
-pub(crate) fn from_query<T: Ask>(query: &str) -> Result<T, ApiError> {
+pub(crate) fn from_query<T: ApiRequest>(query: &str) -> Result<T, ApiError> {
     let form = Form::of::<T>();
     let mut request = Map::new();
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {

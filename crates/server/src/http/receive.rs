@@ -20,7 +20,7 @@ use super::counted::Counted;
 use super::input::Input;
 use super::operation::{Missing, QueryForm};
 use super::poll_answer::PollAnswer;
-use super::request::{Ask, Param, field};
+use super::request::{ApiRequest, Param, field};
 use super::session::Connection;
 use super::{convert, off_runtime};
 use crate::node::Node;
@@ -30,7 +30,7 @@ const WAIT_MS: u64 = 20_000;
 /// How long a poll whose time is up waits for what is being read.
 const LOADING: Duration = Duration::from_secs(1);
 
-impl Ask for Receive {
+impl ApiRequest for Receive {
     const QUERY: &'static [Param] = &[
         field("topic"),
         field("group"),
@@ -55,7 +55,7 @@ pub(crate) async fn receive(
     version: Version,
     input: Input<Receive>,
 ) -> Result<Response<Body>, ApiError> {
-    let Receive { topic, group, owner, lease_ms, max, wait_ms, start } = input.into_asked();
+    let Receive { topic, group, owner, lease_ms, max, wait_ms, start } = input.into_body();
     let (max, wait_ms) = (max.map_or(MAX, Limit::get), wait_ms.map_or(WAIT_MS, WaitMs::get));
     let start = convert::start(start);
     let share = app.consumer_share()?;

@@ -12,9 +12,9 @@ use super::api_error::ApiError;
 use super::app::{App, topic_name};
 use super::input::Input;
 use super::operation::{Missing, QueryForm};
-use super::request::{Ask, Param, field};
+use super::request::{ApiRequest, Param, field};
 
-impl Ask for RepairRequest {
+impl ApiRequest for RepairRequest {
     const QUERY: &'static [Param] = &[field("dry_run")];
 }
 
@@ -30,7 +30,7 @@ pub(crate) async fn repair(
     Path(topic): Path<String>,
     input: Input<RepairRequest>,
 ) -> Result<Json<Repaired>, ApiError> {
-    let dry_run = input.asked.dry_run;
+    let dry_run = input.body.dry_run;
     let name = topic_name(&topic);
     let view = app.call(ViewTopic(name.clone())).await?;
     let (mut lost, mut redelivered) = (Vec::new(), Vec::new());

@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 use super::body::Purpose;
 
 /// A request: a JSON body, or a query that sets the same fields.
-pub(crate) trait Ask: DeserializeOwned + ToSchema + Send + 'static {
+pub(crate) trait ApiRequest: DeserializeOwned + ToSchema + Send + 'static {
     /// The parameters of its query form.
     const QUERY: &'static [Param];
     /// What its body is for.
@@ -18,7 +18,7 @@ pub(crate) trait Ask: DeserializeOwned + ToSchema + Send + 'static {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Nothing {}
 
-impl Ask for Nothing {
+impl ApiRequest for Nothing {
     const QUERY: &'static [Param] = &[];
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Confirm {
     pub(crate) confirm: Option<String>,
 }
 
-impl Ask for Confirm {
+impl ApiRequest for Confirm {
     const QUERY: &'static [Param] = &[field("confirm")];
 }
 

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use super::api_error::{ApiError, Subject, internal_error};
 use super::app::{App, WRONG_REPLY};
 use crate::budget::ConsumerShare;
-use crate::node::There;
-use crate::node::{Deliveries, Given, Handed, Node};
+use crate::node::RemoteShard;
+use crate::node::{ConsumerEvent, Deliveries, DeliveryBatch, Node};
 
 /// The wait before a consumer whose shard was lost looks for it again.
 const FOLLOW_AGAIN: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ pub(crate) struct Connection {
     /// Said again where the shard has gone.
     join: Join,
     /// Where it joined, unless here, and the number it has there.
-    there: Option<There>,
+    there: Option<RemoteShard>,
     number: ConsumerId,
     is_dismissed: bool,
     has_left: bool,
@@ -211,24 +211,24 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, handed: Handed) {
+    fn take(&mut self, handed: ConsumerEvent) {
         match handed {
-            Handed::Given(given) => self.deliver(given),
-            Handed::Dismissed => self.is_dismissed = true,
+            ConsumerEvent::Deliveries(given) => self.deliver(given),
+            ConsumerEvent::Dismissed => self.is_dismissed = true,
         }
     }
 
-    fn deliver(&mut self, deliveries: Given) {
+    fn deliver(&mut self, deliveries: DeliveryBatch) {
         let now = self.now();
         for delivery in deliveries {
             let bytes = delivery.message.key.len() + delivery.message.value.len();
             if !self.share.fits(bytes) {
                 // Uncounted. From the fourth time on it waits for its backoff.
-                self.node.tell(self.shard, Command::GiveBack(delivery.hold));
+                self.node.send(self.shard, Command::GiveBack(delivery.hold));
                 continue;
             }
             if let Some(command) = self.session.deliver(now, delivery) {
-                self.node.tell(self.shard, command);
+                self.node.send(self.shard, command);
             }
         }
     }
@@ -241,7 +241,7 @@ impl Drop for Connection {
         self.take_what_came();
         for command in self.session.end() {
             if !(self.has_left && matches!(command, Command::Leave(_))) {
-                self.node.tell(self.shard, command);
+                self.node.send(self.shard, command);
             }
         }
     }
@@ -266,7 +266,7 @@ impl Unconfirmed {
 impl Drop for Unconfirmed {
     fn drop(&mut self) {
         for command in self.commands.drain(..) {
-            self.node.tell(self.shard, command);
+            self.node.send(self.shard, command);
         }
     }
 }
@@ -281,7 +281,7 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         if let Some(consumer) = self.consumer {
-            self.node.tell(self.shard, Command::Leave(consumer));
+            self.node.send(self.shard, Command::Leave(consumer));
         }
     }
 }

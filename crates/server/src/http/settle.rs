@@ -14,10 +14,10 @@ use super::app::{App, group_name};
 use super::body::Purpose;
 use super::input::Input;
 use super::operation::{Missing, QueryForm, Stale};
-use super::request::{Ask, Param, alias, field};
+use super::request::{ApiRequest, Param, alias, field};
 use super::{bulk, convert};
 
-impl Ask for Settle {
+impl ApiRequest for Settle {
     const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[
         field("token"),
@@ -35,7 +35,7 @@ impl Ask for Settle {
     ];
 }
 
-impl Ask for SettleMany {
+impl ApiRequest for SettleMany {
     const PURPOSE: Purpose = Purpose::Settle;
     const QUERY: &'static [Param] = &[];
 }
@@ -51,7 +51,7 @@ pub(crate) async fn ack(
     State(app): State<App>,
     input: Input<Settle>,
 ) -> Result<StatusCode, ApiError> {
-    settle(&app, Op::Ack, input.asked).await.map(|_| StatusCode::NO_CONTENT)
+    settle(&app, Op::Ack, input.body).await.map(|_| StatusCode::NO_CONTENT)
 }
 
 /// Ends a delivery: failed, or given back.
@@ -65,7 +65,7 @@ pub(crate) async fn nack(
     State(app): State<App>,
     input: Input<Settle>,
 ) -> Result<StatusCode, ApiError> {
-    settle(&app, Op::Nack, input.asked).await.map(|_| StatusCode::NO_CONTENT)
+    settle(&app, Op::Nack, input.body).await.map(|_| StatusCode::NO_CONTENT)
 }
 
 /// Moves the end of a lease.
@@ -79,7 +79,7 @@ pub(crate) async fn extend(
     State(app): State<App>,
     input: Input<Settle>,
 ) -> Result<Json<Settled>, ApiError> {
-    settle(&app, Op::Extend, input.asked).await.map(Json)
+    settle(&app, Op::Extend, input.body).await.map(Json)
 }
 
 async fn settle(app: &App, op: Op, asked: Settle) -> Result<Settled, ApiError> {
@@ -100,7 +100,7 @@ pub(crate) async fn many(
     State(app): State<App>,
     input: Input<SettleMany>,
 ) -> Result<Json<SettledMany>, ApiError> {
-    let asked = input.asked.items;
+    let asked = input.body.items;
     let mut items = Vec::with_capacity(asked.len());
     for one in asked {
         items.push(match one.op {

@@ -23,11 +23,11 @@ use super::api_error::ApiError;
 use super::app::{App, NAMESPACE, topic_name};
 use super::input::Input;
 use super::operation::{Exists, Missing, Query, QueryForm, Unmet};
-use super::pages::Pages;
-use super::request::{Ask, Confirm, Nothing, Param, field};
+use super::pagination::Pages;
+use super::request::{ApiRequest, Confirm, Nothing, Param, field};
 use super::{convert, settings};
 
-impl Ask for Create {
+impl ApiRequest for Create {
     const QUERY: &'static [Param] = &[field("name"), field("partitions")];
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn create(
     State(app): State<App>,
     input: Input<Create>,
 ) -> Result<(StatusCode, Json<CreatedTopic>), ApiError> {
-    let Create { name, partitions, settings } = input.asked;
+    let Create { name, partitions, settings } = input.body;
     let partitions = partitions.map_or(1, PartitionCount::get).max(1);
     let settings = settings.map(settings::change).unwrap_or_default().set;
     let topic = topic_name(&name);
@@ -88,7 +88,7 @@ pub(crate) struct List {
     cursor: Option<String>,
 }
 
-impl Ask for List {
+impl ApiRequest for List {
     const QUERY: &'static [Param] = &[field("detail"), field("limit"), field("cursor")];
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn list(
     State(app): State<App>,
     input: Input<List>,
 ) -> Result<Json<TopicList>, ApiError> {
-    let List { detail, limit, cursor } = input.asked;
+    let List { detail, limit, cursor } = input.body;
     let pages = Pages::new(limit, cursor.as_deref())?;
     let views = app.call(ListTopics { namespace: NAMESPACE.into() }).await?;
     if !detail {
@@ -114,7 +114,7 @@ pub(crate) async fn list(
     Ok(Json(TopicList::Topics(Topics { topics, next_cursor })))
 }
 
-impl Ask for Patch {
+impl ApiRequest for Patch {
     const QUERY: &'static [Param] = &[];
 }
 
@@ -130,7 +130,7 @@ pub(crate) async fn patch(
     Path(topic): Path<String>,
     input: Input<Patch>,
 ) -> Result<Json<Topic>, ApiError> {
-    let settings = settings::change(input.asked.settings);
+    let settings = settings::change(input.body.settings);
     let view = app.call(PatchTopic { name: topic_name(&topic), settings }).await?;
     Ok(Json(convert::topic(&view, true)))
 }
@@ -147,7 +147,7 @@ pub(crate) async fn delete(
     input: Input<Confirm>,
 ) -> Result<Json<DeletedTopic>, ApiError> {
     let name = topic_name(&topic);
-    if input.asked.confirm.as_deref() != Some(&topic) {
+    if input.body.confirm.as_deref() != Some(&topic) {
         let TopicContents { messages, open, groups, dead_letters } =
             app.call(WouldDeleteTopic(name)).await?;
         let says = format!(

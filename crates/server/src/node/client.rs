@@ -15,7 +15,7 @@ use driftq_core::{CallError, Command, CommandResult, Epoch, Reply, ShardId, Text
 use futures_util::Stream;
 
 use super::frames::{frame, next_frame, open_lost};
-use super::mailbox::{Answer, Deliver, Handed};
+use super::mailbox::{Answer, ConsumerEvent, Deliver};
 
 /// Says that the request comes from a node. What only nodes know is in it.
 pub(crate) const SECRET: &str = "driftq-peer";
@@ -39,7 +39,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
 /// Where a shard is served by another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct There {
+pub(crate) struct RemoteShard {
     pub(crate) address: Text,
     pub(crate) shard: ShardId,
     pub(crate) epoch: Epoch,
@@ -74,7 +74,7 @@ impl Client {
     async fn post(
         &self,
         what: &str,
-        to: &There,
+        to: &RemoteShard,
         body: Vec<u8>,
     ) -> Result<reqwest::Response, CallError> {
         let http = if what == "join" { &self.joins } else { &self.calls };
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    async fn ask(&self, to: &There, command: &Command) -> Result<CommandResult, CallError> {
+    async fn ask(&self, to: &RemoteShard, command: &Command) -> Result<CommandResult, CallError> {
         let response = self.post("call", to, pack_call(command)).await?;
         let body = response.bytes().await.map_err(|_| CallError::Unknown)?;
         open_answer(&body).map_err(|error| {
@@ -124,7 +124,7 @@ impl Client {
     }
 
     /// Has a command decided there.
-    pub(crate) fn call(&self, to: There, command: Command, answer: Answer) {
+    pub(crate) fn call(&self, to: RemoteShard, command: Command, answer: Answer) {
         let client = self.clone();
         tokio::spawn(async move {
             // Whoever asked may be gone.
@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Has commands decided there, in their order.
-    pub(crate) fn call_all(&self, to: There, commands: Vec<Command>, answers: Vec<Answer>) {
+    pub(crate) fn call_all(&self, to: RemoteShard, commands: Vec<Command>, answers: Vec<Answer>) {
         let client = self.clone();
         tokio::spawn(async move {
             let all = client.ask_all(&to, &commands).await;
@@ -150,7 +150,7 @@ impl Client {
 
     async fn ask_all(
         &self,
-        to: &There,
+        to: &RemoteShard,
         commands: &[Command],
     ) -> Result<Vec<Result<CommandResult, CallError>>, CallError> {
         let body = commands.iter().flat_map(|command| frame(&pack_call(command))).collect();
@@ -170,7 +170,7 @@ impl Client {
     /// still on its way is handed to `unseen`.
     pub(crate) fn join(
         &self,
-        to: There,
+        to: RemoteShard,
         join: Join,
         deliver: Deliver,
         answer: Answer,
@@ -227,10 +227,10 @@ impl Client {
 async fn next_handed<E>(
     stream: &mut Pin<&mut impl Stream<Item = Result<Bytes, E>>>,
     seen: &mut BytesMut,
-) -> Option<Handed> {
+) -> Option<ConsumerEvent> {
     let frame = next_frame(stream, seen).await?;
     if frame.is_empty() {
-        return Some(Handed::Dismissed);
+        return Some(ConsumerEvent::Dismissed);
     }
-    open_deliveries(&frame).ok().map(Handed::Given)
+    open_deliveries(&frame).ok().map(ConsumerEvent::Deliveries)
 }

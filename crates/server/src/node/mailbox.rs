@@ -14,36 +14,36 @@ use crate::budget::{Charge, Pool};
 pub(super) const CALLS_MAX: usize = 65_536;
 
 /// What came for the shard.
-pub(super) type Inbox = mpsc::Receiver<Mail>;
+pub(super) type Inbox = mpsc::Receiver<ShardRequest>;
 
 /// What a consumer is handed, by batch. As long as its credit, so it needs no bound of its own. Where it ends
 /// without a word, the shard was lost.
-pub(crate) type Deliveries = mpsc::UnboundedReceiver<Handed>;
+pub(crate) type Deliveries = mpsc::UnboundedReceiver<ConsumerEvent>;
 
 /// What a consumer is handed.
-pub(crate) enum Handed {
+pub(crate) enum ConsumerEvent {
     /// By one batch.
-    Given(Given),
+    Deliveries(DeliveryBatch),
     /// It is to go, and not to come again: its group is gone.
     Dismissed,
 }
 
-impl Handed {
+impl ConsumerEvent {
     /// What must go back if nobody sees it.
     pub(crate) fn holds(&self) -> impl Iterator<Item = LeaseId> {
         let given = match self {
-            Handed::Given(given) => given.as_slice(),
-            Handed::Dismissed => &[],
+            ConsumerEvent::Deliveries(given) => given.as_slice(),
+            ConsumerEvent::Dismissed => &[],
         };
         given.iter().map(|delivery| delivery.hold)
     }
 }
 
 /// What one batch gave a consumer. Boxed as the core made them.
-pub(crate) type Given = Vec<Box<Delivery>>;
+pub(crate) type DeliveryBatch = Vec<Box<Delivery>>;
 
 /// The other end.
-pub(crate) type Deliver = mpsc::UnboundedSender<Handed>;
+pub(crate) type Deliver = mpsc::UnboundedSender<ConsumerEvent>;
 
 /// Where an answer goes. The command that it answers is in memory until then.
 pub(crate) struct Answer {
@@ -74,23 +74,23 @@ impl Call {
 }
 
 /// Something for the shard.
-pub(super) enum Mail {
+pub(super) enum ShardRequest {
     /// A command somebody waits for.
     Call(Command, Answer),
     /// A consumer comes: where its deliveries go, and who waits for the answer.
     Join(Join, Deliver, Answer),
     /// A command nobody waits for.
-    Tell(Command),
+    Command(Command),
 }
 
-impl Mail {
+impl ShardRequest {
     /// It was never taken: nothing happened.
     pub(super) fn refuse(self) {
         match self {
-            Mail::Call(_, answer) | Mail::Join(_, _, answer) => {
+            ShardRequest::Call(_, answer) | ShardRequest::Join(_, _, answer) => {
                 answer.send(Err(CallError::NotServing));
             }
-            Mail::Tell(_) => {}
+            ShardRequest::Command(_) => {}
         }
     }
 }
@@ -98,12 +98,12 @@ impl Mail {
 /// Where things for the shard go in.
 #[derive(Clone)]
 pub(super) struct Mailbox {
-    calls: mpsc::Sender<Mail>,
+    calls: mpsc::Sender<ShardRequest>,
     memory: Arc<Pool>,
 }
 
 impl Mailbox {
-    pub(super) fn new(calls: mpsc::Sender<Mail>, memory: Arc<Pool>) -> Mailbox {
+    pub(super) fn new(calls: mpsc::Sender<ShardRequest>, memory: Arc<Pool>) -> Mailbox {
         Mailbox { calls, memory }
     }
 
@@ -113,28 +113,28 @@ impl Mailbox {
             bytes => Some(self.memory.try_take(bytes).ok_or(CallError::Overloaded)?),
         };
         let (to, answered) = oneshot::channel();
-        self.send(Mail::Call(command, Answer { to, _charge: charge }))?;
+        self.enqueue(ShardRequest::Call(command, Answer { to, _charge: charge }))?;
         Ok(Call(answered))
     }
 
     pub(super) fn join(&self, join: Join) -> Result<(Call, Deliveries), CallError> {
         let (answer, answered) = oneshot::channel();
         let (deliver, deliveries) = mpsc::unbounded_channel();
-        self.send(Mail::Join(join, deliver, answer.into()))?;
+        self.enqueue(ShardRequest::Join(join, deliver, answer.into()))?;
         Ok((Call(answered), deliveries))
     }
 
-    pub(super) fn tell(&self, command: Command) {
-        let sent = self.calls.try_send(Mail::Tell(command));
-        if let Err(TrySendError::Full(mail)) = sent {
+    pub(super) fn send(&self, command: Command) {
+        let sent = self.calls.try_send(ShardRequest::Command(command));
+        if let Err(TrySendError::Full(request)) = sent {
             // It must not be lost while the shard lives: somebody waits until there is room.
             let calls = self.calls.clone();
-            tokio::spawn(async move { calls.send(mail).await });
+            tokio::spawn(async move { calls.send(request).await });
         }
     }
 
-    fn send(&self, mail: Mail) -> Result<(), CallError> {
-        self.calls.try_send(mail).map_err(|error| match error {
+    fn enqueue(&self, request: ShardRequest) -> Result<(), CallError> {
+        self.calls.try_send(request).map_err(|error| match error {
             TrySendError::Full(_) => CallError::Overloaded,
             TrySendError::Closed(_) => CallError::NotServing,
         })

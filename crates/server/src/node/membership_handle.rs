@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::routes::Routes;
 
-/// The seat of a shard's task among the others.
+/// The membership of a shard's task among the others.
 #[derive(Clone)]
 pub(crate) struct MembershipHandle {
     pub(crate) postgres: Arc<Postgres>,
@@ -47,8 +47,8 @@ impl MembershipHandle {
     }
 }
 
-/// A node among others: its seat, and where shards are served.
+/// A node among others: its membership, and where shards are served.
 pub(crate) struct ClusterHandle {
-    pub(crate) seat: MembershipHandle,
+    pub(crate) membership: MembershipHandle,
     pub(crate) routes: watch::Receiver<Routes>,
 }

@@ -4,18 +4,18 @@
 //! through a mailbox; a call that is not answered is *unknown*: the shard was lost between taking it and its
 //! commit.
 
-mod around;
-mod awaited;
 mod client;
+mod effect_waiters;
 mod frames;
 mod mailbox;
 mod membership_handle;
-mod orders;
 mod peers;
+mod precheck;
+mod retry;
 mod routes;
+mod shard_control;
 mod shard_task;
 mod status;
-mod tries;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use awaited::{Awaited, Waiting};
+use effect_waiters::{EffectWaiters, Waiting};
 
-pub(crate) use client::{EPOCH, SECRET, SHARD, There};
+pub(crate) use client::{EPOCH, RemoteShard, SECRET, SHARD};
 pub use driftq_core::CallError;
 pub(crate) use frames::{frame, frames, pack_lost};
-pub(crate) use mailbox::{Deliveries, Given, Handed};
+pub(crate) use mailbox::{ConsumerEvent, Deliveries, DeliveryBatch};
 pub(crate) use membership_handle::{ClusterHandle, MembershipHandle};
 pub(crate) use routes::Routes;
 pub use status::Status;
@@ -48,12 +48,12 @@ use crate::metrics::Metrics;
 use crate::shard_stats::{ShardCounts, ShardStats};
 use client::Client;
 use mailbox::{CALLS_MAX, Call, Inbox, Mailbox};
-use orders::Orders;
 use peers::{Others, Peers};
+use retry::Retry;
 use routes::Route;
-use tries::Tries;
+use shard_control::ShardControl;
 
-pub(crate) use orders::{Commander, Order};
+pub(crate) use shard_control::{Commander, Order};
 
 /// How long a start waits for all shards to be served somewhere.
 const WHOLE_WITHIN: Duration = Duration::from_secs(15);
@@ -67,7 +67,7 @@ pub struct Node {
     consumers: Arc<AtomicU64>,
     keys: Arc<TokenKeys>,
     peer_secret: Arc<str>,
-    awaited: Awaited,
+    awaited: EffectWaiters,
 }
 
 /// The tasks that serve the shards.
@@ -105,11 +105,12 @@ impl Node {
         metrics: &Arc<Metrics>,
         time: &NodeClock,
         budget: &Budget,
-        among: Option<ClusterHandle>,
+        cluster: Option<ClusterHandle>,
     ) -> (Node, ShardTasks) {
-        let awaited = Awaited::default();
-        let (seat, routes) = among.map(|ClusterHandle { seat, routes }| (seat, routes)).unzip();
-        let (order, status) = match seat {
+        let awaited = EffectWaiters::default();
+        let (membership, routes) =
+            cluster.map(|ClusterHandle { membership, routes }| (membership, routes)).unzip();
+        let (order, status) = match membership {
             Some(_) => (Order::Drop, Status::Elsewhere),
             None => (Order::Always, Status::Starting),
         };
@@ -127,7 +128,7 @@ impl Node {
         let mut counts = Vec::new();
         for ((number, inbox), mailbox) in numbers.zip(inboxes).zip(mailboxes) {
             let (status, seen) = watch::channel(status.clone());
-            let (commander, orders) = Orders::new(order);
+            let (commander, orders) = ShardControl::new(order);
             let counted = Arc::new(ShardStats::default());
             let task = shard_task::ShardTask {
                 engine: engine.clone(),
@@ -141,7 +142,7 @@ impl Node {
                 numbers: counted.clone(),
                 awaited: awaited.clone(),
                 time: time.clone(),
-                seat: seat.clone(),
+                membership: membership.clone(),
                 claimed: None,
             };
             statuses.push(seen);
@@ -176,11 +177,11 @@ impl Node {
     where
         F: Future<Output = Result<T, CallError>>,
     {
-        let Some(mut tries) = Tries::new(&self.peers) else { return ask().await };
+        let Some(mut retry) = Retry::new(&self.peers) else { return ask().await };
         loop {
             let answered = ask().await;
             match &answered {
-                Err(lost) if tries.is_worth_another(*lost) => tries.wait().await,
+                Err(lost) if retry.is_worth_another(*lost) => retry.wait().await,
                 _ => return answered,
             }
         }
@@ -208,8 +209,8 @@ impl Node {
             return self.decide(command).await;
         }
         if command.place(self.shards()) != Place::Every {
-            self.look_around(std::slice::from_mut(&mut command)).await;
-            return self.follow(self.decide(command).await?).await;
+            self.check_remote_topics(std::slice::from_mut(&mut command)).await;
+            return self.follow_redirect(self.decide(command).await?).await;
         }
         let every = (0..self.shards()).map(|shard| self.decide_at(ShardId(shard), command.clone()));
         let mut replies = Vec::with_capacity(self.shards() as usize);
@@ -230,26 +231,26 @@ impl Node {
         if self.shards() == 1 {
             return self.decide_all(commands).await;
         }
-        self.look_around(&mut commands).await;
+        self.check_remote_topics(&mut commands).await;
         let answers = self.decide_all(commands).await;
-        self.follow_all(answers).await
+        self.follow_redirects(answers).await
     }
 
     /// Has commands decided by their shards, each shard's in their order. Those that nobody takes are sent again
     /// together: all of them wait no longer than one would.
     async fn decide_all(&self, commands: Vec<Command>) -> Vec<Result<CommandResult, CallError>> {
-        let Some(mut tries) = Tries::new(&self.peers) else {
+        let Some(mut retry) = Retry::new(&self.peers) else {
             let send = |command| self.peers.call(self.place(&command), command);
             return all_answered(commands.into_iter().map(send).collect()).await;
         };
         let mut answers = all_answered(self.send_by_shard(commands.clone())).await;
         loop {
-            let is_left = |answered: &Result<CommandResult, CallError>| matches!(answered, Err(lost) if tries.is_worth_another(*lost));
+            let is_left = |answered: &Result<CommandResult, CallError>| matches!(answered, Err(lost) if retry.is_worth_another(*lost));
             let left: Vec<usize> = (0..answers.len()).filter(|at| is_left(&answers[*at])).collect();
             if left.is_empty() {
                 return answers;
             }
-            tries.wait().await;
+            retry.wait().await;
             let again = left.iter().map(|at| commands[*at].clone()).collect();
             let heard = all_answered(self.send_by_shard(again)).await;
             for (at, answered) in left.into_iter().zip(heard) {
@@ -288,7 +289,7 @@ impl Node {
     pub(crate) async fn join(
         &self,
         join: Join,
-    ) -> Result<(CommandResult, Deliveries, Option<There>), CallError> {
+    ) -> Result<(CommandResult, Deliveries, Option<RemoteShard>), CallError> {
         let shard = self.shard_of(&join.name);
         let ask = || async {
             let (call, deliveries, there) = self.peers.join(shard, join.clone())?;
@@ -302,7 +303,7 @@ impl Node {
     pub(crate) async fn leave(
         &self,
         shard: ShardId,
-        there: Option<&There>,
+        there: Option<&RemoteShard>,
         number: ConsumerId,
     ) -> Result<CommandResult, CallError> {
         self.peers.leave(shard, there, number)?.answered().await
@@ -355,13 +356,13 @@ impl Node {
     }
 
     /// Tells a shard something nobody waits for. If the shard is gone, so is what this was about.
-    pub fn tell(&self, shard: ShardId, command: Command) {
-        self.peers.tell(shard, command);
+    pub fn send(&self, shard: ShardId, command: Command) {
+        self.peers.send(shard, command);
     }
 
     /// Tells every shard that is served here.
-    pub fn tell_every(&self, command: &Command) {
-        self.peers.tell_here(command);
+    pub fn send_to_all(&self, command: &Command) {
+        self.peers.send_to_local(command);
     }
 
     /// How the shards are that are served here: as the first that does not serve, if there is one.
@@ -373,7 +374,7 @@ impl Node {
         // What was lost here may be served there by now.
         let is_there = |shard: u32| {
             let route = routes.as_ref().and_then(|routes| routes.to(ShardId(shard)));
-            matches!(route, Some(Route::There { .. }))
+            matches!(route, Some(Route::Remote { .. }))
         };
         let all = (0..).zip(&*self.statuses).filter(|(shard, _)| !is_there(*shard));
         let all = all.map(|(_, status)| status.borrow().clone());

@@ -7,13 +7,13 @@ use driftq_core::command::Join;
 use driftq_core::{CallError, Command, ConsumerId, Epoch, ShardId, TokenVersion};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::client::{Client, There};
+use super::client::{Client, RemoteShard};
 use super::mailbox::{Call, Deliveries, Mailbox};
 use super::routes::{Route, Routes};
 
 /// How often something that nobody waits for is told, and how long after each other.
-const TELLS: u32 = 15;
-const TELL_AGAIN: Duration = Duration::from_millis(200);
+const SENDS_MAX: u32 = 15;
+const SEND_RETRY_DELAY: Duration = Duration::from_millis(200);
 
 /// The way to every shard.
 #[derive(Clone)]
@@ -31,9 +31,9 @@ pub(super) struct Others {
 }
 
 /// The way to one shard.
-enum Way<'a> {
-    Here(&'a Mailbox),
-    There(&'a Client, There),
+enum ShardLocation<'a> {
+    Local(&'a Mailbox),
+    Remote(&'a Client, RemoteShard),
 }
 
 impl Peers {
@@ -73,19 +73,21 @@ impl Peers {
     /// Whether this process serves it under this epoch.
     pub(super) fn serves(&self, shard: ShardId, epoch: Epoch) -> bool {
         let Some(others) = &self.others else { return false };
-        matches!(others.routes.borrow().to(shard), Some(Route::Here(served)) if *served == epoch)
+        matches!(others.routes.borrow().to(shard), Some(Route::Local(served)) if *served == epoch)
     }
 
-    fn way(&self, shard: ShardId) -> Result<Way<'_>, CallError> {
+    fn way(&self, shard: ShardId) -> Result<ShardLocation<'_>, CallError> {
         let here = self.here(shard);
-        let Some(Others { routes, client }) = &self.others else { return Ok(Way::Here(here)) };
+        let Some(Others { routes, client }) = &self.others else {
+            return Ok(ShardLocation::Local(here));
+        };
         // As with mailboxes.
         let shard = if shard.0 < self.count() { shard } else { ShardId(0) };
         match routes.borrow().to(shard) {
-            Some(Route::Here(_)) => Ok(Way::Here(here)),
-            Some(Route::There { address, epoch }) => {
-                let there = There { address: address.clone(), shard, epoch: *epoch };
-                Ok(Way::There(client, there))
+            Some(Route::Local(_)) => Ok(ShardLocation::Local(here)),
+            Some(Route::Remote { address, epoch }) => {
+                let there = RemoteShard { address: address.clone(), shard, epoch: *epoch };
+                Ok(ShardLocation::Remote(client, there))
             }
             None => Err(CallError::NotServing),
         }
@@ -93,8 +95,8 @@ impl Peers {
 
     pub(super) fn call(&self, shard: ShardId, command: Command) -> Result<Call, CallError> {
         match self.way(shard)? {
-            Way::Here(mailbox) => mailbox.call(command),
-            Way::There(client, there) => {
+            ShardLocation::Local(mailbox) => mailbox.call(command),
+            ShardLocation::Remote(client, there) => {
                 let (answer, answered) = oneshot::channel();
                 client.call(there, command, answer.into());
                 Ok(Call(answered))
@@ -107,17 +109,17 @@ impl Peers {
         &self,
         shard: ShardId,
         join: Join,
-    ) -> Result<(Call, Deliveries, Option<There>), CallError> {
+    ) -> Result<(Call, Deliveries, Option<RemoteShard>), CallError> {
         match self.way(shard)? {
-            Way::Here(mailbox) => {
+            ShardLocation::Local(mailbox) => {
                 let (call, deliveries) = mailbox.join(join)?;
                 Ok((call, deliveries, None))
             }
-            Way::There(client, there) => {
+            ShardLocation::Remote(client, there) => {
                 let (answer, answered) = oneshot::channel();
                 let (deliver, deliveries) = mpsc::unbounded_channel();
                 let peers = self.clone();
-                let unseen = move |hold| peers.tell(shard, Command::GiveBack(hold));
+                let unseen = move |hold| peers.send(shard, Command::GiveBack(hold));
                 client.join(there.clone(), join, deliver, answer.into(), unseen);
                 Ok((Call(answered), deliveries, Some(there)))
             }
@@ -128,7 +130,7 @@ impl Peers {
     pub(super) fn leave(
         &self,
         shard: ShardId,
-        there: Option<&There>,
+        there: Option<&RemoteShard>,
         number: ConsumerId,
     ) -> Result<Call, CallError> {
         let leave = Command::Leave(number);
@@ -143,29 +145,29 @@ impl Peers {
     }
 
     /// Tells every shard that is served here.
-    pub(super) fn tell_here(&self, command: &Command) {
+    pub(super) fn send_to_local(&self, command: &Command) {
         // One that is not served drops it.
         for mailbox in &*self.mailboxes {
-            mailbox.tell(command.clone());
+            mailbox.send(command.clone());
         }
     }
 
     /// Tells a shard something nobody waits for. If the shard is gone, so is what this was about.
-    pub(super) fn tell(&self, shard: ShardId, command: Command) {
+    pub(super) fn send(&self, shard: ShardId, command: Command) {
         match self.way(shard) {
-            Ok(Way::Here(mailbox)) => mailbox.tell(command),
+            Ok(ShardLocation::Local(mailbox)) => mailbox.send(command),
             // Consumers have other numbers there, and leave by ending their stream.
             _ if matches!(command, Command::Leave(_)) => {}
-            Ok(Way::There(..)) | Err(_) => {
+            Ok(ShardLocation::Remote(..)) | Err(_) => {
                 let peers = self.clone();
                 tokio::spawn(async move { peers.tell_there(shard, command).await });
             }
         }
     }
 
-    /// What is told is worth some tries while a shard moves: a lease that nobody uses goes back sooner.
+    /// What is told is worth some retry while a shard moves: a lease that nobody uses goes back sooner.
     async fn tell_there(&self, shard: ShardId, command: Command) {
-        for _ in 0..TELLS {
+        for _ in 0..SENDS_MAX {
             let answered = match self.call(shard, command.clone()) {
                 Ok(call) => call.answered().await,
                 Err(lost) => Err(lost),
@@ -173,7 +175,7 @@ impl Peers {
             if !matches!(answered, Err(CallError::NotServing | CallError::Overloaded)) {
                 return;
             }
-            tokio::time::sleep(TELL_AGAIN).await;
+            tokio::time::sleep(SEND_RETRY_DELAY).await;
         }
     }
 
@@ -184,10 +186,10 @@ impl Peers {
         commands: Vec<Command>,
     ) -> Vec<Result<Call, CallError>> {
         match self.way(shard) {
-            Ok(Way::Here(mailbox)) => {
+            Ok(ShardLocation::Local(mailbox)) => {
                 commands.into_iter().map(|command| mailbox.call(command)).collect()
             }
-            Ok(Way::There(client, there)) => {
+            Ok(ShardLocation::Remote(client, there)) => {
                 let (answers, calls): (Vec<oneshot::Sender<_>>, Vec<_>) =
                     commands.iter().map(|_| oneshot::channel()).unzip();
                 let answers = answers.into_iter().map(Into::into).collect();

@@ -17,9 +17,9 @@ pub(crate) struct Routes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
     /// By this process, under this epoch.
-    Here(Epoch),
+    Local(Epoch),
     /// By another.
-    There {
+    Remote {
         /// Where that is reached.
         address: Text,
         /// Under this epoch: if it has another by now, it refuses.
@@ -32,9 +32,9 @@ impl Routes {
         let route = |shard: ShardId| {
             let (node, epoch) = machine.holder(shard)?;
             if node == me {
-                return machine.serves(shard).map(Route::Here);
+                return machine.serves(shard).map(Route::Local);
             }
-            Some(Route::There { address: machine.address(node)?.clone(), epoch })
+            Some(Route::Remote { address: machine.address(node)?.clone(), epoch })
         };
         let has_duplicate_address = matches!(machine.part(), Some(Part::DuplicateAddress(_)));
         let shards = (0..shards as u32).map(|shard| route(ShardId(shard))).collect();
@@ -45,7 +45,7 @@ impl Routes {
     pub(crate) fn seen(view: &ClusterView) -> Routes {
         let route = |held: &ShardOwner| {
             let address = view.nodes.get(&held.node?)?.address.clone();
-            Some(Route::There { address, epoch: held.epoch })
+            Some(Route::Remote { address, epoch: held.epoch })
         };
         let shards = view.shards.iter().map(route).collect();
         Routes { shards, ..Routes::default() }

@@ -4,7 +4,7 @@
 //! 2. When a commit or a read fails, this copy of the shard is dropped with everything that waits for it
 //!    (their outcome is unknown), and the shard is claimed and recovered anew.
 //! 3. Under load a batch takes what came while the batches before it were being committed; idle, a command
-//!    is decided and committed at once. There is no timer.
+//!    is decided and committed at once. RemoteShard is no timer.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -29,16 +29,18 @@ use crate::clock::NodeClock;
 use crate::metrics::Metrics;
 use crate::shard_stats::ShardStats;
 
-use super::awaited::Awaited;
-use super::mailbox::{Answer, CALLS_MAX, Deliver, Given, Handed, Inbox, Mail, Mailbox};
+use super::effect_waiters::EffectWaiters;
+use super::mailbox::{
+    Answer, CALLS_MAX, ConsumerEvent, Deliver, DeliveryBatch, Inbox, Mailbox, ShardRequest,
+};
 use super::membership_handle::MembershipHandle;
-use super::orders::{Order, Orders, Serve};
 use super::peers::Peers;
+use super::shard_control::{Order, Serve, ShardControl};
 use super::status::Status;
 
 /// The wait before a shard that was lost is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(250);
-/// Mail taken at once.
+/// ShardRequest taken at once.
 const MAIL_MAX: usize = 4_096;
 
 type Under<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -51,15 +53,15 @@ pub(super) struct ShardTask {
     pub(super) mailbox: Mailbox,
     pub(super) inbox: Inbox,
     pub(super) status: watch::Sender<Status>,
-    pub(super) orders: Orders,
+    pub(super) orders: ShardControl,
     pub(super) metrics: Arc<Metrics>,
     pub(super) numbers: Arc<ShardStats>,
-    pub(super) awaited: Awaited,
+    pub(super) awaited: EffectWaiters,
     pub(super) time: NodeClock,
     /// The way to every shard.
     pub(super) peers: Peers,
     /// The others, if there are any.
-    pub(super) seat: Option<MembershipHandle>,
+    pub(super) membership: Option<MembershipHandle>,
     /// Under which epoch a copy is served.
     pub(super) claimed: Option<Epoch>,
 }
@@ -146,8 +148,10 @@ impl ShardTask {
         epoch: Option<Epoch>,
     ) -> Result<(Ownership, Timestamp, Recovered), RecoverError> {
         let shard = self.config.shard;
-        let (ownership, now) = match (&self.seat, epoch) {
-            (Some(seat), Some(epoch)) => seat.postgres.claim_as(seat.node, shard, epoch).await?,
+        let (ownership, now) = match (&self.membership, epoch) {
+            (Some(membership), Some(epoch)) => {
+                membership.postgres.claim_as(membership.node, shard, epoch).await?
+            }
             (_, _) => self.engine.claim(shard).await?,
         };
         let now = self.time.sample(now);
@@ -158,8 +162,8 @@ impl ShardTask {
     /// Says that nobody serves the shard. If it is not heard, the next view shows that, and it is said again.
     async fn give_up(&self, epoch: Epoch) {
         let shard = self.config.shard;
-        if let Some(seat) = &self.seat
-            && let Err(error) = seat.postgres.give_up(Ownership { shard, epoch }).await
+        if let Some(membership) = &self.membership
+            && let Err(error) = membership.postgres.give_up(Ownership { shard, epoch }).await
         {
             tracing::warn!(%shard, why = %error, "the others were not told that the shard is given up");
         }
@@ -167,9 +171,9 @@ impl ShardTask {
     }
 
     fn report(&self, event: Event) {
-        if let Some(seat) = &self.seat {
+        if let Some(membership) = &self.membership {
             // Gone when the process ends.
-            let _gone = seat.events.send(event);
+            let _gone = membership.events.send(event);
         }
     }
 
@@ -178,14 +182,14 @@ impl ShardTask {
         let why = match over {
             Over::Ended | Over::Dropped => return elsewhere(),
             // One of many was quicker: it is served there.
-            Over::Engine(EngineError::Fenced) if self.seat.is_some() => return elsewhere(),
+            Over::Engine(EngineError::Fenced) if self.membership.is_some() => return elsewhere(),
             Over::Engine(error) => error.to_string(),
             Over::Damaged(damaged) => damaged.to_string(),
             Over::Panicked => "a defect; what went wrong was logged before this".to_owned(),
         };
         self.metrics.lost();
         tracing::error!(shard = %self.config.shard, why, "shard lost; it is claimed again");
-        self.status.send_replace(match &self.seat {
+        self.status.send_replace(match &self.membership {
             Some(_) => Status::Lost(format!("shard {} is not served: {why}", self.config.shard)),
             None => Status::Failed(why),
         });
@@ -200,7 +204,7 @@ impl ShardTask {
                 biased;
                 order = self.orders.next() => return order,
                 // There is no other node to serve it.
-                () = &mut again, if self.seat.is_none() => return Order::Always,
+                () = &mut again, if self.membership.is_none() => return Order::Always,
                 Some(mail) = self.inbox.recv() => mail.refuse(),
             }
         }
@@ -227,7 +231,7 @@ struct Serving<'a> {
     begun: VecDeque<Instant>,
     metrics: Arc<Metrics>,
     numbers: Arc<ShardStats>,
-    awaited: Awaited,
+    awaited: EffectWaiters,
     peers: Peers,
 }
 
@@ -320,23 +324,23 @@ impl<'a> Serving<'a> {
         }
     }
 
-    fn take(&mut self, mail: Mail) {
+    fn take(&mut self, mail: ShardRequest) {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
         let command = match mail {
-            Mail::Call(command, answer) => {
+            ShardRequest::Call(command, answer) => {
                 self.calls.insert(ticket.0, answer);
                 if let Command::Leave(consumer) = command {
                     self.leaving.insert(ticket.0, consumer);
                 }
                 command
             }
-            Mail::Join(join, deliver, answer) => {
+            ShardRequest::Join(join, deliver, answer) => {
                 self.calls.insert(ticket.0, answer);
                 self.consumers.insert(join.consumer, deliver);
                 Command::Join(join)
             }
-            Mail::Tell(command) => {
+            ShardRequest::Command(command) => {
                 if let Command::Leave(consumer) = command {
                     self.consumers.remove(&consumer);
                 }
@@ -386,7 +390,7 @@ impl<'a> Serving<'a> {
         let back = back.clone();
         tokio::spawn(async move {
             if let Ok(Ok(Reply::Arrived(arrived))) = call.answered().await {
-                back.tell(Command::Arrived(Box::new(arrived)));
+                back.send(Command::Arrived(Box::new(arrived)));
             }
         });
     }
@@ -397,7 +401,7 @@ impl<'a> Serving<'a> {
         let took = self.begun.pop_front().map(|begun| begun.elapsed()).unwrap_or_default();
         self.metrics.released(&batch, took);
         self.numbers.committed(batch.replies.len(), took);
-        self.awaited.tell(&batch.changes);
+        self.awaited.send(&batch.changes);
         // The pipeline has let go of it by now: nothing is copied.
         let (replies, effects) = match Arc::try_unwrap(batch) {
             Ok(batch) => (batch.replies, batch.actions),
@@ -414,7 +418,7 @@ impl<'a> Serving<'a> {
             }
         }
         // A batch at a time: a poll that wakes up finds all it was given.
-        let mut given: BTreeMap<ConsumerId, Given> = BTreeMap::new();
+        let mut given: BTreeMap<ConsumerId, DeliveryBatch> = BTreeMap::new();
         let mut dismissed = Vec::new();
         for effect in effects {
             match effect {
@@ -427,20 +431,20 @@ impl<'a> Serving<'a> {
             }
         }
         for (consumer, deliveries) in given {
-            let handed = Handed::Given(deliveries);
+            let handed = ConsumerEvent::Deliveries(deliveries);
             let unseen = match self.consumers.get(&consumer) {
                 Some(deliver) => deliver.send(handed).err().map(|failed| failed.0),
                 None => Some(handed),
             };
             // Nobody is there to see them: they go back, uncounted.
-            for hold in unseen.iter().flat_map(Handed::holds) {
-                mailbox.tell(Command::GiveBack(hold));
+            for hold in unseen.iter().flat_map(ConsumerEvent::holds) {
+                mailbox.send(Command::GiveBack(hold));
             }
         }
         for consumer in dismissed {
             if let Some(deliver) = self.consumers.remove(&consumer) {
                 // It may be gone already.
-                let _gone = deliver.send(Handed::Dismissed);
+                let _gone = deliver.send(ConsumerEvent::Dismissed);
             }
         }
     }

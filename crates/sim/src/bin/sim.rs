@@ -1,4 +1,4 @@
-//! `sim run COUNT [FIRST]`, `sim one SEED`: the simulator from the command line.
+//! `sim run COUNT [FIRST]`, `sim one SEED`, `sim trace SEED WORD…`: the simulator from the command line.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is a program for people")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         ["run", count] => run(number(count), Some(fresh_seed())),
         ["run", count, first] => run(number(count), number(first)),
         ["one", seed] => one(number(seed)),
+        ["trace", seed, words @ ..] => trace(number(seed), words),
         ["find", invariant, count] => find(invariant, number(count)),
         _ => usage(),
     }
@@ -31,8 +32,20 @@ fn main() -> ExitCode {
 fn usage() -> ExitCode {
     eprintln!("usage: sim run COUNT [FIRST]   runs COUNT seeds, fresh ones unless FIRST is given");
     eprintln!("       sim one SEED            runs one seed and prints what it breaks");
+    eprintln!("       sim trace SEED WORD…    prints the events of a run that mention every word");
     eprintln!("       sim find INVARIANT COUNT  runs seeds from 1 on until one breaks something");
     ExitCode::from(2)
+}
+
+fn trace(seed: Option<u64>, words: &[&str]) -> ExitCode {
+    let Some(seed) = seed else { return usage() };
+    for event in &driftq_sim::run(seed, false).history {
+        let text = format!("{event:?}");
+        if words.iter().all(|word| text.contains(word)) {
+            println!("{text}");
+        }
+    }
+    ExitCode::SUCCESS
 }
 
 /// Seeds nobody has seen, so that every run looks somewhere else.

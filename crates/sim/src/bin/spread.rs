@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use driftq_core::ownership::NODE_LEASE_MS;
 use driftq_core::{NodeId, ShardId};
-use driftq_sim::cluster::{Cluster, Terms};
+use driftq_sim::cluster::{Cluster, ClusterConfig};
 
 const SHARDS: u32 = 1_000;
 const NODES: usize = 50;
@@ -130,7 +130,7 @@ fn main() -> ExitCode {
         "{:27}{:>12}{:>12}{:>14}{:>14}{:>9}{:>11}",
         "", "all served", "unserved", "moved", "claimed", "at once", "on a node"
     );
-    let terms = Terms {
+    let terms = ClusterConfig {
         shards: SHARDS,
         lease_ms: NODE_LEASE_MS,
         claim_ms: claim_ms.into(),
@@ -180,7 +180,7 @@ impl Seen {
     }
 }
 
-fn play(scene: &Scene, terms: Terms, seed: u64) -> Seen {
+fn play(scene: &Scene, terms: ClusterConfig, seed: u64) -> Seen {
     let mut cluster = Cluster::new(seed, terms);
     for _ in 0..NODES {
         let _ = cluster.start();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use driftq_core::ownership::{NodeRow, RULES, ShardOwner, Shown};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
-use super::Terms;
+use super::ClusterConfig;
 
 /// The rows of nodes and shards.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    pub(crate) fn new(terms: &Terms) -> Database {
+    pub(crate) fn new(terms: &ClusterConfig) -> Database {
         Database {
             nodes: BTreeMap::new(),
             shards: vec![ShardOwner::default(); terms.shards as usize],

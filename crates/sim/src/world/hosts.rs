@@ -8,7 +8,7 @@ use driftq_storage::Ownership;
 
 use super::clocks::ProcessClock;
 use super::shards::Commit;
-use crate::cluster::Terms;
+use crate::cluster::ClusterConfig;
 use crate::cluster::database::Database;
 use crate::cluster::process::{Monotonic, Process};
 
@@ -70,7 +70,7 @@ impl Hosts {
             return Hosts::default();
         }
         let lease_ms = rng.u64(2_500..4_000);
-        let terms = Terms { shards, lease_ms, claim_ms: 0, cores: 1, connections: 1 };
+        let terms = ClusterConfig { shards, lease_ms, claim_ms: 0, cores: 1, connections: 1 };
         Hosts { database: Some(Database::new(&terms)), lease_ms, wanted, ..Hosts::default() }
     }
 

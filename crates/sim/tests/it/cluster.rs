@@ -3,16 +3,16 @@
 
 use driftq_core::ownership::{CLAIM_BACKOFF_MS_MAX, NODE_LEASE_MS};
 use driftq_core::{NodeId, ShardId};
-use driftq_sim::cluster::{Cluster, Counts, Faults, Terms};
+use driftq_sim::cluster::{Cluster, ClusterConfig, Counts, Faults};
 
-const TERMS: Terms =
-    Terms { shards: 64, lease_ms: NODE_LEASE_MS, claim_ms: 20, cores: 16, connections: 4 };
+const TERMS: ClusterConfig =
+    ClusterConfig { shards: 64, lease_ms: NODE_LEASE_MS, claim_ms: 20, cores: 16, connections: 4 };
 /// From a death, or from the end of all faults, to every shard served.
 const SOON_MS: u64 = NODE_LEASE_MS + 5_000;
 
 /// A cluster at rest.
 fn settled(seed: u64, shards: u32, nodes: usize) -> Cluster {
-    let mut cluster = Cluster::new(seed, Terms { shards, ..TERMS });
+    let mut cluster = Cluster::new(seed, ClusterConfig { shards, ..TERMS });
     for _ in 0..nodes {
         cluster.start();
     }
@@ -37,7 +37,7 @@ fn assert_whole(cluster: &Cluster, seed: u64) {
 /// Everything at once for two minutes, then nothing.
 fn chaos(seed: u64) -> Counts {
     let mut chance = fastrand::Rng::with_seed(seed ^ 0xc4a0);
-    let terms = Terms { shards: chance.u32(1..=64), claim_ms: chance.u64(1..200), ..TERMS };
+    let terms = ClusterConfig { shards: chance.u32(1..=64), claim_ms: chance.u64(1..200), ..TERMS };
     let mut cluster = Cluster::new(seed, terms);
     for _ in 0..chance.usize(1..=6) {
         cluster.start();

@@ -7,7 +7,7 @@ use driftq_core::Text;
 use driftq_core::row::Hash16;
 use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 
-use super::error::Failed;
+use super::error::PgError;
 use crate::layout::{Body, Cell, Cells, Column, Layout};
 
 /// A parameter of a statement.
@@ -65,7 +65,7 @@ impl Form {
     pub(super) fn of_body(body: Body) -> Form {
         match body {
             Body::Json => Form::Text,
-            Body::Packed | Body::Written => Form::Bytes,
+            Body::Packed | Body::RawText => Form::Bytes,
         }
     }
 
@@ -111,7 +111,7 @@ pub(super) fn all_forms(layout: &Layout) -> Vec<Form> {
 pub(super) fn arrays<'a>(
     forms: &[Form],
     rows: impl IntoIterator<Item = Vec<Cell<'a>>>,
-) -> Result<Vec<Param<'a>>, Failed> {
+) -> Result<Vec<Param<'a>>, PgError> {
     let mut arrays: Vec<Param<'a>> = forms.iter().map(|form| form.many()).collect();
     for row in rows {
         for (array, cell) in arrays.iter_mut().zip(row) {
@@ -121,7 +121,7 @@ pub(super) fn arrays<'a>(
                 (Param::ManyBytes(all), Cell::Text(text)) => all.push(text.as_bytes()),
                 (Param::ManyBytes(all), Cell::Bytes(bytes)) => all.push(bytes),
                 (array, _) => {
-                    return Err(Failed::Database(format!("a cell does not fit {array:?}")));
+                    return Err(PgError::Database(format!("a cell does not fit {array:?}")));
                 }
             }
         }
@@ -147,41 +147,41 @@ impl<'a> Line<'a> {
         self.line.try_get(self.next - 1)
     }
 
-    fn wrong(&self) -> Failed {
-        Failed::Database(format!("cell {} of a row cannot be", self.next - 1))
+    fn wrong(&self) -> PgError {
+        PgError::Database(format!("cell {} of a row cannot be", self.next - 1))
     }
 }
 
 impl Cells for Line<'_> {
-    type Error = Failed;
+    type Error = PgError;
 
-    fn number(&mut self) -> Result<u64, Failed> {
+    fn number(&mut self) -> Result<u64, PgError> {
         let number: i64 = self.take()?;
         u64::try_from(number).map_err(|_| self.wrong())
     }
 
-    fn word(&mut self) -> Result<Text, Failed> {
+    fn word(&mut self) -> Result<Text, PgError> {
         Ok(self.take::<&str>()?.into())
     }
 
-    fn any(&mut self) -> Result<Text, Failed> {
+    fn any(&mut self) -> Result<Text, PgError> {
         let bytes: &[u8] = self.take()?;
         Ok(std::str::from_utf8(bytes).map_err(|_| self.wrong())?.into())
     }
 
-    fn hash(&mut self) -> Result<Hash16, Failed> {
+    fn hash(&mut self) -> Result<Hash16, PgError> {
         let bytes: &[u8] = self.take()?;
         bytes.try_into().map_err(|_| self.wrong())
     }
 
-    fn body(&mut self) -> Result<Bytes, Failed> {
+    fn body(&mut self) -> Result<Bytes, PgError> {
         Ok(match self.body {
             Form::Text => Bytes::copy_from_slice(self.take::<&str>()?.as_bytes()),
             Form::Number | Form::Bytes => Bytes::copy_from_slice(self.take()?),
         })
     }
 
-    fn impossible(&self, _: u64) -> Failed {
+    fn impossible(&self, _: u64) -> PgError {
         self.wrong()
     }
 }

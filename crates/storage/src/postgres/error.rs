@@ -37,22 +37,22 @@ pub enum OpenError {
 
 /// Not done.
 #[derive(Debug)]
-pub(super) enum Failed {
+pub(super) enum PgError {
     Fenced,
     Database(String),
 }
 
-impl From<tokio_postgres::Error> for Failed {
-    fn from(error: tokio_postgres::Error) -> Failed {
-        if is_fenced(&error) { Failed::Fenced } else { Failed::Database(whole(&error)) }
+impl From<tokio_postgres::Error> for PgError {
+    fn from(error: tokio_postgres::Error) -> PgError {
+        if is_fenced(&error) { PgError::Fenced } else { PgError::Database(whole(&error)) }
     }
 }
 
-impl From<Failed> for OpenError {
-    fn from(failed: Failed) -> OpenError {
+impl From<PgError> for OpenError {
+    fn from(failed: PgError) -> OpenError {
         OpenError::Database(match failed {
-            Failed::Fenced => "somebody else was quicker".to_owned(),
-            Failed::Database(why) => why,
+            PgError::Fenced => "somebody else was quicker".to_owned(),
+            PgError::Database(why) => why,
         })
     }
 }
@@ -63,11 +63,11 @@ impl From<tokio_postgres::Error> for OpenError {
     }
 }
 
-impl From<Failed> for EngineError {
-    fn from(failed: Failed) -> EngineError {
+impl From<PgError> for EngineError {
+    fn from(failed: PgError) -> EngineError {
         match failed {
-            Failed::Fenced => EngineError::Fenced,
-            Failed::Database(why) => EngineError::Unknown(why),
+            PgError::Fenced => EngineError::Fenced,
+            PgError::Database(why) => EngineError::Unknown(why),
         }
     }
 }

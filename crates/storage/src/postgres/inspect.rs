@@ -8,7 +8,7 @@ use futures_util::{TryStreamExt as _, pin_mut};
 use tokio::sync::Mutex;
 
 use super::cells::Line;
-use super::error::{Failed, OpenError};
+use super::error::{OpenError, PgError};
 use super::reading;
 use super::session::Session;
 use super::statements::All;
@@ -119,8 +119,8 @@ impl Moment {
             seen.rows += 1;
             let row = match row_of(table, Line::of(&line, 0, &layout), true) {
                 Ok(row) => row,
-                Err(Failed::Fenced) => continue,
-                Err(Failed::Database(why)) => {
+                Err(PgError::Fenced) => continue,
+                Err(PgError::Database(why)) => {
                     seen.problems.push(format!("a row of {}: {why}", layout.name));
                     continue;
                 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use driftq_core::ownership::{NodeRow, RULES, ShardOwner, Shown};
 use driftq_core::{Epoch, NodeId, ShardId, Timestamp};
 
-use super::error::Failed;
+use super::error::PgError;
 use super::fixed::{CLAIM_AS, GIVE_UP, LEAVE, LOOK, RENEW, VOID};
 use super::session::{Pool, Session};
 use super::sql::Sql;
@@ -77,7 +77,7 @@ impl Postgres {
             unless_warned(session, warned)?;
             let Some(row) = row else {
                 session.expect(&identity).await?;
-                return Err(Failed::Fenced);
+                return Err(PgError::Fenced);
             };
             let claimed = claimed(shard, &row)?;
             taken.give_back();
@@ -121,7 +121,7 @@ async fn renew(
     member: &Member,
     draining: bool,
     lease_ms: u64,
-) -> Result<Shown, Failed> {
+) -> Result<Shown, PgError> {
     let Member { node, address, version } = member;
     let statement = session.prepared(&RENEW).await?;
     let (me, rules) = (node.0.cast_signed(), RULES.cast_signed());
@@ -149,13 +149,13 @@ async fn renew(
     Ok(shown)
 }
 
-pub(super) fn shown(rows: Vec<tokio_postgres::Row>) -> Result<Shown, Failed> {
+pub(super) fn shown(rows: Vec<tokio_postgres::Row>) -> Result<Shown, PgError> {
     let mut shown = Shown::default();
     for row in rows {
         let number = |at: usize| row.try_get(at).map(i64::cast_unsigned);
         let node = |at: usize| {
             let node: Option<i64> = row.try_get(at)?;
-            Ok::<_, Failed>(node.map(|node| NodeId(node.cast_unsigned())))
+            Ok::<_, PgError>(node.map(|node| NodeId(node.cast_unsigned())))
         };
         let shard: Option<i64> = row.try_get(0)?;
         match (shard, node(2)?) {

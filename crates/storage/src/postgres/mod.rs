@@ -43,8 +43,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{Answer, Engine, EngineError, Identity, Ownership};
 #[cfg(feature = "sqlite")]
 pub use copy::{CopyError, copy};
-use error::Failed;
 pub use error::OpenError;
+use error::PgError;
 use fixed::{META, PUT_META};
 pub use inspect::{Inspected, inspect};
 pub use members::Member;
@@ -144,7 +144,7 @@ impl Postgres {
     fn ask<T: Send + 'static>(
         &self,
         timeout: Duration,
-        work: impl Future<Output = Result<T, Failed>> + Send + 'static,
+        work: impl Future<Output = Result<T, PgError>> + Send + 'static,
     ) -> Answer<'_, T> {
         let inside = self.inside.clone();
         let done = self.runtime.spawn(async move {

@@ -6,7 +6,7 @@ use driftq_core::ownership::Shown;
 use driftq_core::{BatchNo, NodeId, ShardId, Timestamp};
 
 use super::Postgres;
-use super::error::Failed;
+use super::error::PgError;
 use super::fixed::{DRAIN, FAR, PUT};
 use crate::Answer;
 
@@ -33,7 +33,7 @@ impl Postgres {
                 let since = since.map(|at| Timestamp(at.cast_unsigned()));
                 Ok(Far { since, batch: BatchNo(batch.unwrap_or_default().cast_unsigned()) })
             });
-            let far = far.collect::<Result<Vec<Far>, Failed>>()?;
+            let far = far.collect::<Result<Vec<Far>, PgError>>()?;
             taken.give_back();
             Ok(far)
         });

@@ -9,7 +9,7 @@ use futures_util::{TryStreamExt as _, pin_mut};
 use tokio_postgres::types::ToSql;
 
 use super::cells::{Form, Line, Param, arrays, key_forms};
-use super::error::Failed;
+use super::error::PgError;
 use super::fixed::{ENDING, HEADS, OWNER, UNENDING};
 use super::ranges::{Limit, between};
 use super::session::Session;
@@ -23,7 +23,7 @@ pub(super) async fn load(
     all: &All,
     ownership: Ownership,
     each: &mut (dyn FnMut(Row) + Send),
-) -> Result<(), Failed> {
+) -> Result<(), PgError> {
     let shard = i64::from(ownership.shard.0);
     let tables = LOADED.map(|table| (table, &all.of(table).load));
     for (table, sql) in tables.into_iter().chain([(Table::Head, &HEADS)]) {
@@ -37,11 +37,11 @@ pub(super) async fn load(
     check_owner(session, ownership).await
 }
 
-async fn check_owner(session: &mut Session, ownership: Ownership) -> Result<(), Failed> {
+async fn check_owner(session: &mut Session, ownership: Ownership) -> Result<(), PgError> {
     let owner = session.prepared(&OWNER).await?;
     let (shard, epoch) = (i64::from(ownership.shard.0), ownership.epoch.0.cast_signed());
     let is_owner = session.client.query_opt(&owner, &[&shard, &epoch]).await?.is_some();
-    if is_owner { Ok(()) } else { Err(Failed::Fenced) }
+    if is_owner { Ok(()) } else { Err(PgError::Fenced) }
 }
 
 /// A statement, and which questions its lines answer.
@@ -65,7 +65,7 @@ pub(super) async fn read(
     all: &All,
     ownership: Ownership,
     reads: &[Read],
-) -> Result<Vec<Vec<Row>>, Failed> {
+) -> Result<Vec<Vec<Row>>, PgError> {
     let asked = questions(all, i64::from(ownership.shard.0), reads)?;
     let mut statements = Vec::with_capacity(asked.len());
     for question in &asked {
@@ -90,7 +90,7 @@ pub(super) async fn read(
                 Answers::Each(all) => {
                     let number: i64 = line.try_get(0)?;
                     let at = usize::try_from(number - 1).ok().and_then(|at| all.get(at));
-                    let unasked = || Failed::Database("an answer to no question".to_owned());
+                    let unasked = || PgError::Database("an answer to no question".to_owned());
                     (*at.ok_or_else(unasked)?, 1)
                 }
             };
@@ -106,7 +106,7 @@ pub(super) fn questions<'a>(
     all: &'a All,
     shard: i64,
     reads: &'a [Read],
-) -> Result<Vec<Asked<'a>>, Failed> {
+) -> Result<Vec<Asked<'a>>, PgError> {
     let mut asked = Vec::new();
     let mut keys: BTreeMap<Table, (Vec<usize>, Vec<&Key>)> = BTreeMap::new();
     for (at, read) in reads.iter().enumerate() {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_postgres::{Client, Statement};
 
-use super::error::Failed;
+use super::error::PgError;
 use super::fixed::IDENTITY;
 use super::sql::Sql;
 use super::target::{CONNECT_TIMEOUT, Target};
@@ -45,7 +45,7 @@ pub(super) struct Session {
 
 impl Session {
     /// Connects.
-    pub(super) async fn open(target: &Target) -> Result<Session, Failed> {
+    pub(super) async fn open(target: &Target) -> Result<Session, PgError> {
         let warnings = Arc::new(AtomicU64::new(0));
         let connecting = async {
             let client = target.connect(&warnings).await?;
@@ -54,12 +54,12 @@ impl Session {
         };
         // A server that is paused takes the connection and says nothing.
         let client = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let client = client.map_err(|_| Failed::Database(SILENT.to_owned()))??;
+        let client = client.map_err(|_| PgError::Database(SILENT.to_owned()))??;
         Ok(Session { client, statements: HashMap::new(), warnings })
     }
 
     /// Refuses a database that is not the storage it should be, or not any more.
-    pub(super) async fn expect(&mut self, identity: &Identity) -> Result<(), Failed> {
+    pub(super) async fn expect(&mut self, identity: &Identity) -> Result<(), PgError> {
         let statement = self.prepared(&IDENTITY).await?;
         let row = self.client.query_opt(&statement, &[]).await?;
         let text: Option<&str> = row.as_ref().map(|row| row.try_get(0)).transpose()?;
@@ -67,7 +67,7 @@ impl Session {
         if found.is_some_and(|found| found.is_still(identity)) {
             Ok(())
         } else {
-            Err(Failed::Database(ANOTHER.to_owned()))
+            Err(PgError::Database(ANOTHER.to_owned()))
         }
     }
 
@@ -104,7 +104,7 @@ impl Pool {
     }
 
     /// A connection, when one is free.
-    pub(super) async fn take(&self) -> Result<Taken<'_>, Failed> {
+    pub(super) async fn take(&self) -> Result<Taken<'_>, PgError> {
         let permit = self.free.acquire().await.expect("it is never closed");
         let idle = loop {
             match self.lock().pop() {

@@ -11,7 +11,7 @@ use tokio_postgres::Statement;
 use tokio_postgres::types::ToSql;
 
 use super::cells::{Form, Param, all_forms, arrays, key_forms};
-use super::error::Failed;
+use super::error::PgError;
 use super::fixed::{CLAIM, EXPIRE, FENCE, HEAD, TOUCH, TRIM};
 use super::ranges::between;
 use super::session::Session;
@@ -25,7 +25,7 @@ use crate::layout::{Cell, content_cells, key_cells, layout};
 pub(super) async fn claim(
     session: &mut Session,
     shard: ShardId,
-) -> Result<(Ownership, Timestamp), Failed> {
+) -> Result<(Ownership, Timestamp), PgError> {
     let warned = session.warnings();
     let claim = session.prepared(&CLAIM).await?;
     let row = session.client.query_one(&claim, &[&i64::from(shard.0)]).await?;
@@ -37,7 +37,7 @@ pub(super) async fn claim(
 pub(super) fn claimed(
     shard: ShardId,
     row: &tokio_postgres::Row,
-) -> Result<(Ownership, Timestamp), Failed> {
+) -> Result<(Ownership, Timestamp), PgError> {
     let (epoch, now): (i64, i64) = (row.try_get(0)?, row.try_get(1)?);
     Ok((Ownership { shard, epoch: Epoch(epoch.cast_unsigned()) }, Timestamp(now.cast_unsigned())))
 }
@@ -53,7 +53,7 @@ pub(super) async fn commit(
     ownership: Ownership,
     batch: BatchNo,
     writes: &[Write],
-) -> Result<Timestamp, Failed> {
+) -> Result<Timestamp, PgError> {
     let shard = i64::from(ownership.shard.0);
     let epoch = ownership.epoch.0.cast_signed();
     let mut sent = vec![(&FENCE, vec![Param::Number(shard), Param::Number(epoch)])];
@@ -66,18 +66,19 @@ pub(super) async fn commit(
     let warned = session.warnings();
     let answers = in_one_transaction(session, &steps).await?;
     unless_warned(session, warned)?;
-    let now: i64 = answers[1].first().ok_or(Failed::Fenced)?.try_get(0)?;
+    let now: i64 = answers[1].first().ok_or(PgError::Fenced)?.try_get(0)?;
     Ok(Timestamp(now.cast_unsigned()))
 }
 
 /// What came back for each step.
 type Answers = Vec<Vec<tokio_postgres::Row>>;
-type Step<'a> = Pin<Box<dyn Future<Output = Result<Vec<tokio_postgres::Row>, Failed>> + Send + 'a>>;
+type Step<'a> =
+    Pin<Box<dyn Future<Output = Result<Vec<tokio_postgres::Row>, PgError>> + Send + 'a>>;
 
 async fn in_one_transaction(
     session: &Session,
     steps: &[(Statement, &[Param<'_>])],
-) -> Result<Answers, Failed> {
+) -> Result<Answers, PgError> {
     let client = &session.client;
     client.batch_execute("BEGIN").await?;
     let mut under_way: Vec<Step<'_>> = Vec::with_capacity(steps.len() + 1);
@@ -111,11 +112,11 @@ async fn in_one_transaction(
 }
 
 /// What was answered under a warning may be only half done.
-pub(super) fn unless_warned(session: &Session, warned: u64) -> Result<(), Failed> {
+pub(super) fn unless_warned(session: &Session, warned: u64) -> Result<(), PgError> {
     if session.warnings() == warned {
         return Ok(());
     }
-    Err(Failed::Database(
+    Err(PgError::Database(
         "PostgreSQL warned: it may not be replicated; look at its standbys".to_owned(),
     ))
 }
@@ -125,7 +126,7 @@ pub(super) fn head<'a>(
     epoch: i64,
     batch: BatchNo,
     writes: &'a [Write],
-) -> Result<Vec<Param<'a>>, Failed> {
+) -> Result<Vec<Param<'a>>, PgError> {
     let heads = writes.iter().filter_map(|write| match write {
         Write::Put(row) => match (&row.key, &row.columns) {
             (Key::Head { batch: of }, Columns::Head { epoch, now, clean }) if *of == batch => {
@@ -140,7 +141,7 @@ pub(super) fn head<'a>(
         | Write::Expire { .. } => None,
     });
     let Some((row, of, now, clean)) = heads.last() else {
-        return Err(Failed::Database("a batch has no head".to_owned()));
+        return Err(PgError::Database("a batch has no head".to_owned()));
     };
     let number = |number: u64| Param::Number(number.cast_signed());
     Ok(vec![
@@ -159,7 +160,7 @@ pub(super) fn changes<'a>(
     all: &'a All,
     shard: i64,
     writes: &'a [Write],
-) -> Result<Vec<(&'a Sql, Vec<Param<'a>>)>, Failed> {
+) -> Result<Vec<(&'a Sql, Vec<Param<'a>>)>, PgError> {
     let mut puts: BTreeMap<Table, Vec<&Row>> = BTreeMap::new();
     let mut deletes: BTreeMap<Table, Vec<&Key>> = BTreeMap::new();
     let (mut trims, mut touches, mut expired) = (Vec::new(), Vec::new(), Vec::new());

@@ -24,7 +24,7 @@ const LITTLE_PAGES: u64 = 256;
 const LONGEST_PAGES: u64 = 16_000;
 
 /// The thread that copies. Dropped after all other connections it copies everything, and the WAL is gone.
-pub(super) struct Copier {
+pub(super) struct Checkpointer {
     wal: Option<Wal>,
     thread: Option<JoinHandle<()>>,
 }
@@ -32,14 +32,14 @@ pub(super) struct Copier {
 /// What the writer tells of the WAL.
 #[derive(Clone)]
 pub(super) struct Wal {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<WalProgress>>,
     /// Wakes the thread; it ends when the last of these is gone.
     wake: SyncSender<()>,
 }
 
 /// How long the WAL is.
 #[derive(Default)]
-struct Seen {
+struct WalProgress {
     /// How often it began anew.
     turn: u64,
     /// Pages in it after the last commit.
@@ -52,11 +52,15 @@ struct Seen {
     is_copying: bool,
 }
 
-impl Seen {
+impl WalProgress {
     /// After a commit.
     fn committed(&mut self, length: u64) {
         if length < self.length {
-            *self = Seen { turn: self.turn + 1, is_copying: self.is_copying, ..Seen::default() };
+            *self = WalProgress {
+                turn: self.turn + 1,
+                is_copying: self.is_copying,
+                ..WalProgress::default()
+            };
         }
         self.length = length;
     }
@@ -85,19 +89,19 @@ enum Next {
     Copy,
 }
 
-fn locked(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+fn locked(seen: &Mutex<WalProgress>) -> MutexGuard<'_, WalProgress> {
     // Nobody panics while it is held; if so, numbers are all there is to it.
     seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Copier {
+impl Checkpointer {
     /// Watches what `writer` commits, and starts the thread that copies it.
     pub(super) fn start(
         writer: &mut Connection,
         directory: &Arc<Directory>,
         poison: Arc<OnceLock<String>>,
-    ) -> Result<Copier, OpenError> {
-        let seen = Arc::new(Mutex::new(Seen::default()));
+    ) -> Result<Checkpointer, OpenError> {
+        let seen = Arc::new(Mutex::new(WalProgress::default()));
         let watched = seen.clone();
         writer.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages| {
             locked(&watched).committed(u64::try_from(pages).unwrap_or_default());
@@ -118,7 +122,7 @@ impl Copier {
         };
         let named = thread::Builder::new().name("sqlite-checkpoint".to_owned());
         let thread = Some(named.spawn(work).expect("the system has threads"));
-        Ok(Copier { wal: Some(Wal { seen, wake }), thread })
+        Ok(Checkpointer { wal: Some(Wal { seen, wake }), thread })
     }
 
     pub(super) fn wal(&self) -> Wal {
@@ -126,7 +130,7 @@ impl Copier {
     }
 }
 
-impl Drop for Copier {
+impl Drop for Checkpointer {
     fn drop(&mut self) {
         self.wal = None;
         if let Some(thread) = self.thread.take() {
@@ -154,7 +158,11 @@ impl Wal {
     }
 }
 
-fn copy(connection: &Connection, seen: &Mutex<Seen>, woken: &Receiver<()>) -> rusqlite::Result<()> {
+fn copy(
+    connection: &Connection,
+    seen: &Mutex<WalProgress>,
+    woken: &Receiver<()>,
+) -> rusqlite::Result<()> {
     while woken.recv().is_ok() {
         let turn = {
             let mut seen = locked(seen);
@@ -185,8 +193,8 @@ fn checkpoint(connection: &Connection) -> rusqlite::Result<u64> {
 mod tests {
     use super::*;
 
-    fn seen(length: u64, copied: u64) -> Seen {
-        Seen { length, copied, ..Seen::default() }
+    fn seen(length: u64, copied: u64) -> WalProgress {
+        WalProgress { length, copied, ..WalProgress::default() }
     }
 
     #[test]
@@ -195,7 +203,7 @@ mod tests {
         assert_eq!(seen(1_024, 0).next(), Next::Wake);
         assert_eq!(seen(LONG_PAGES, LONG_PAGES - 257).next(), Next::Wake);
         assert_eq!(seen(LONG_PAGES, LONG_PAGES - 256).next(), Next::Copy);
-        let at_it = Seen { is_copying: true, ..seen(LONG_PAGES, LONG_PAGES - 256) };
+        let at_it = WalProgress { is_copying: true, ..seen(LONG_PAGES, LONG_PAGES - 256) };
         assert_eq!(at_it.next(), Next::Nothing);
     }
 
@@ -208,15 +216,15 @@ mod tests {
 
     #[test]
     fn with_an_old_snapshot_open_it_tries_once_in_a_while() {
-        let tried = Seen { tried: LONGEST_PAGES, ..seen(LONGEST_PAGES + 1, 10) };
+        let tried = WalProgress { tried: LONGEST_PAGES, ..seen(LONGEST_PAGES + 1, 10) };
         assert_eq!(tried.next(), Next::Wake);
-        let again = Seen { length: 2 * LONGEST_PAGES, ..tried };
+        let again = WalProgress { length: 2 * LONGEST_PAGES, ..tried };
         assert_eq!(again.next(), Next::Copy);
     }
 
     #[test]
     fn a_wal_that_begins_anew_has_nothing_copied() {
-        let mut one = Seen { tried: 9, is_copying: true, ..seen(20_000, 20_000) };
+        let mut one = WalProgress { tried: 9, is_copying: true, ..seen(20_000, 20_000) };
         one.committed(1_500);
         assert_eq!((one.turn, one.copied, one.tried, one.is_copying), (1, 0, 0, true));
         assert_eq!(one.next(), Next::Wake);

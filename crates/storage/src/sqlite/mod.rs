@@ -32,7 +32,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::{Answer, Engine, EngineError, Identity, Ownership, wall_clock};
-use checkpoint::Copier;
+use checkpoint::Checkpointer;
 use directory::Directory;
 use statements::All;
 use writing::Failed;
@@ -58,7 +58,7 @@ pub struct Sqlite {
     /// Dropped in this order: whoever comes last must be able to write.
     reader: Threads,
     writer: Threads,
-    copier: Copier,
+    checkpointer: Checkpointer,
     statements: Arc<All>,
     identity: Identity,
     /// The first error of the database.
@@ -92,11 +92,11 @@ impl Sqlite {
         let readers =
             (0..READERS).map(|_| schema::reader(&database)).collect::<Result<Vec<_>, _>>()?;
         let poison = Arc::new(OnceLock::new());
-        let copier = Copier::start(&mut connection, &directory, poison.clone())?;
+        let checkpointer = Checkpointer::start(&mut connection, &directory, poison.clone())?;
         Ok(Sqlite {
             reader: Threads::start("read", readers, &directory),
             writer: Threads::start("write", vec![connection], &directory),
-            copier,
+            checkpointer,
             statements: Arc::new(All::new()),
             identity,
             poison,
@@ -244,7 +244,7 @@ impl Engine for Sqlite {
         batch: BatchNo,
         writes: Vec<Write>,
     ) -> Answer<'_, Timestamp> {
-        let wal = self.copier.wal();
+        let wal = self.checkpointer.wal();
         self.ask(&self.writer, move |connection, statements| {
             writing::commit(connection, statements, ownership, batch, &writes)?;
             wal.grew(connection)?;

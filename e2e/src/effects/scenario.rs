@@ -5,7 +5,7 @@ pub(crate) const ORDERS: usize = 1_000;
 
 /// Who dies, and when.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Fate {
+pub(crate) enum Scenario {
     /// The worker, when the charge is in the books and before it is told.
     KilledUntold,
     /// The worker, when it was told and before it says so.
@@ -21,28 +21,28 @@ pub(crate) enum Fate {
 }
 
 /// How many orders have it.
-pub(crate) const FATES: [(Fate, usize); 5] = [
-    (Fate::KilledUntold, 200),
-    (Fate::KilledTold, 100),
-    (Fate::KilledBefore, 100),
-    (Fate::ToldLate, 50),
-    (Fate::BrokerKilled, 50),
+pub(crate) const SCENARIOS: [(Scenario, usize); 5] = [
+    (Scenario::KilledUntold, 200),
+    (Scenario::KilledTold, 100),
+    (Scenario::KilledBefore, 100),
+    (Scenario::ToldLate, 50),
+    (Scenario::BrokerKilled, 50),
 ];
 
-impl Fate {
-    pub(crate) fn of(order: usize) -> Fate {
+impl Scenario {
+    pub(crate) fn of(order: usize) -> Scenario {
         // Has no divisor in common with the number of orders: neighbours differ, and none is left out.
         let mut place = order * 617 % ORDERS;
-        for (fate, orders) in FATES {
+        for (fate, orders) in SCENARIOS {
             match place.checked_sub(orders) {
                 None => return fate,
                 Some(rest) => place = rest,
             }
         }
-        Fate::Lucky
+        Scenario::Lucky
     }
 
     pub(crate) fn kills_a_worker(self) -> bool {
-        matches!(self, Fate::KilledUntold | Fate::KilledTold | Fate::KilledBefore)
+        matches!(self, Scenario::KilledUntold | Scenario::KilledTold | Scenario::KilledBefore)
     }
 }

@@ -2,7 +2,7 @@
 
 /// What a cluster is like.
 #[derive(Debug, Clone, Copy)]
-pub struct Terms {
+pub struct ClusterConfig {
     /// How many shards there are.
     pub shards: u32,
     /// How long a node is alive after a renewal.

@@ -23,8 +23,8 @@ pub(crate) enum Order {
 /// Where orders go in.
 pub(crate) type Commander = mpsc::UnboundedSender<Order>;
 
-/// Orders as they come.
-pub(super) struct Orders {
+/// ShardControl as they come.
+pub(super) struct ShardControl {
     queue: mpsc::UnboundedReceiver<Order>,
     /// Heard while the shard was served, and not done yet.
     heard: Option<Order>,
@@ -40,10 +40,10 @@ pub(super) enum Serve {
     Drop,
 }
 
-impl Orders {
-    pub(super) fn new(first: Order) -> (Commander, Orders) {
+impl ShardControl {
+    pub(super) fn new(first: Order) -> (Commander, ShardControl) {
         let (commander, queue) = mpsc::unbounded_channel();
-        (commander, Orders { queue, heard: Some(first) })
+        (commander, ShardControl { queue, heard: Some(first) })
     }
 
     /// The next to be done.
@@ -80,7 +80,7 @@ mod tests {
     /// Whoever said it waits for the end of it.
     #[tokio::test]
     async fn what_is_dropped_while_it_is_given_up_is_still_given_up() {
-        let (commander, mut orders) = Orders::new(Order::Claim(Epoch(1)));
+        let (commander, mut orders) = ShardControl::new(Order::Claim(Epoch(1)));
         assert_eq!(orders.next().await, Order::Claim(Epoch(1)));
         for order in [Order::GiveUp(Epoch(2)), Order::Drop, Order::Claim(Epoch(2))] {
             commander.send(order).expect("it listens");

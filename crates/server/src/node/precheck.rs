@@ -17,7 +17,7 @@ const LOOK_WITHIN: Duration = Duration::from_millis(500);
 impl Node {
     /// Looks at the topics of messages that are on other shards than the one which decides: each once, and all at
     /// the same time, for the lease of who commits is running.
-    pub(super) async fn look_around(&self, commands: &mut [Command]) {
+    pub(super) async fn check_remote_topics(&self, commands: &mut [Command]) {
         let mut names: BTreeMap<TopicName, Option<Seen>> = BTreeMap::new();
         let shards = self.shards();
         for command in commands.iter_mut() {
@@ -54,7 +54,10 @@ impl Node {
     }
 
     /// Asks the shard that another one has named. It answers for itself: there is no third.
-    pub(super) async fn follow(&self, answered: CommandResult) -> Result<CommandResult, CallError> {
+    pub(super) async fn follow_redirect(
+        &self,
+        answered: CommandResult,
+    ) -> Result<CommandResult, CallError> {
         match answered {
             Ok(Reply::Elsewhere(ask)) => self.decide(*ask).await,
             answered => Ok(answered),
@@ -62,7 +65,7 @@ impl Node {
     }
 
     /// The same for many.
-    pub(super) async fn follow_all(
+    pub(super) async fn follow_redirects(
         &self,
         mut answers: Vec<Result<CommandResult, CallError>>,
     ) -> Vec<Result<CommandResult, CallError>> {

@@ -53,7 +53,7 @@ impl Watch {
         }
         // Again and again while it is low: a shard that was recovered does not know.
         if is_low || self.is_low {
-            self.node.tell_every(&Command::StorageLow(is_low));
+            self.node.send_to_all(&Command::StorageLow(is_low));
         }
         self.is_low = is_low;
         true

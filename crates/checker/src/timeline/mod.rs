@@ -4,9 +4,9 @@
 //! 2. A call knows its outcome from the start, so that a judge can look ahead.
 //! 3. Nothing is judged here. What makes no sense (an answer without a call) is left out.
 
+mod build;
 mod facts;
 mod places;
-mod telling;
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::report::Counts;
 pub(crate) use places::Places;
 
 /// A history, ready to be judged.
-pub(crate) struct Story<'a> {
+pub(crate) struct Timeline<'a> {
     /// Calls, answers, deliveries and commits in order.
     pub(crate) moments: Vec<Moment<'a>>,
     /// Every call, in order of invocation.
@@ -52,10 +52,10 @@ pub(crate) struct Story<'a> {
     pub(crate) counts: Counts,
 }
 
-impl<'a> Story<'a> {
+impl<'a> Timeline<'a> {
     /// Reads the events.
     pub(crate) fn of(events: &'a [Event]) -> Self {
-        telling::tell(events)
+        build::tell(events)
     }
 
     /// The harness saw commits.

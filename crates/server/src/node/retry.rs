@@ -12,18 +12,18 @@ use super::routes::Routes;
 /// How often it is tried, if nothing is heard.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The tries of one caller.
-pub(super) struct Tries {
+/// The retry of one caller.
+pub(super) struct Retry {
     routes: watch::Receiver<Routes>,
     began: Instant,
 }
 
-impl Tries {
+impl Retry {
     /// None: shards do not move.
-    pub(super) fn new(peers: &Peers) -> Option<Tries> {
+    pub(super) fn new(peers: &Peers) -> Option<Retry> {
         let mut routes = peers.routes()?;
         routes.mark_unchanged();
-        Some(Tries { routes, began: Instant::now() })
+        Some(Retry { routes, began: Instant::now() })
     }
 
     pub(super) fn is_worth_another(&self, lost: CallError) -> bool {

@@ -1,4 +1,4 @@
-//! From events to a story.
+//! From events to a timeline.
 
 use crate::history::{Commit, DeadLetter, Event, Op, Produce, Reply, Start, What};
 use crate::ids::{CallId, Column, CommitId, FastMap};
@@ -6,11 +6,11 @@ use crate::report::Counts;
 
 use super::facts;
 use super::{
-    Ask, Batch, Call, Counted, Letter, Moment, Outcome, Places, Seen, Send, Settle, Story,
+    Ask, Batch, Call, Counted, Letter, Moment, Outcome, Places, Seen, Send, Settle, Timeline,
 };
 
 /// Reads the events, in order of `seq` whatever order they come in.
-pub(super) fn tell(events: &[Event]) -> Story<'_> {
+pub(super) fn tell(events: &[Event]) -> Timeline<'_> {
     let mut teller = Teller::new(events.len());
     if events.is_sorted_by_key(|event| event.seq) {
         events.iter().for_each(|event| teller.event(event));
@@ -23,13 +23,13 @@ pub(super) fn tell(events: &[Event]) -> Story<'_> {
 }
 
 struct Teller<'a> {
-    story: Story<'a>,
+    timeline: Timeline<'a>,
     call_ids: FastMap<u64, CallId>,
 }
 
 impl<'a> Teller<'a> {
     fn new(n_events: usize) -> Self {
-        let story = Story {
+        let timeline = Timeline {
             moments: Vec::with_capacity(n_events),
             calls: Column::new(),
             commits: Column::new(),
@@ -44,12 +44,12 @@ impl<'a> Teller<'a> {
             places: Places::new(),
             counts: Counts::default(),
         };
-        Self { story, call_ids: FastMap::default() }
+        Self { timeline, call_ids: FastMap::default() }
     }
 
-    fn finish(mut self) -> Story<'a> {
-        for call in self.story.calls.iter() {
-            let counts = &mut self.story.counts;
+    fn finish(mut self) -> Timeline<'a> {
+        for call in self.timeline.calls.iter() {
+            let counts = &mut self.timeline.counts;
             match call.outcome {
                 Outcome::Unknown => counts.unknown += 1,
                 Outcome::Refused { .. } => counts.refused += 1,
@@ -64,11 +64,11 @@ impl<'a> Teller<'a> {
                 | Outcome::Done => counts.done += 1,
             }
         }
-        self.story
+        self.timeline
     }
 
     fn event(&mut self, event: &'a Event) {
-        self.story.counts.events += 1;
+        self.timeline.counts.events += 1;
         let seq = event.seq;
         match &event.what {
             What::Invoked { call, op } => self.invoked(event, *call, op),
@@ -81,45 +81,48 @@ impl<'a> Teller<'a> {
                 self.answered(event, *call, Answer::Known(Outcome::Unknown));
             }
             What::Delivered(delivery) => {
-                self.story.counts.delivered += 1;
-                let entry = self.story.places.leased(&delivery.lease);
-                let at = self.story.places.position_of(entry);
-                let id = self.story.places.label_at(at, &delivery.id);
+                self.timeline.counts.delivered += 1;
+                let entry = self.timeline.places.leased(&delivery.lease);
+                let at = self.timeline.places.position_of(entry);
+                let id = self.timeline.places.label_at(at, &delivery.id);
                 self.moment(event, Seen::Delivered { entry, id, delivery });
             }
             What::Committed { shard, epoch, batch, now, facts } => {
-                let from = self.story.steps.len();
+                let from = self.timeline.steps.len();
                 for fact in facts {
-                    facts::tell(&mut self.story, &self.call_ids, fact);
+                    facts::tell(&mut self.timeline, &self.call_ids, fact);
                 }
-                self.moment(event, Seen::Committed(self.story.batches.len()));
-                self.story.batches.push(Batch {
+                self.moment(event, Seen::Committed(self.timeline.batches.len()));
+                self.timeline.batches.push(Batch {
                     seq,
                     at: event.at,
                     shard: *shard,
                     epoch: *epoch,
                     number: *batch,
                     now: *now,
-                    steps: from..self.story.steps.len(),
+                    steps: from..self.timeline.steps.len(),
                 });
-                self.story.counts.batches += 1;
+                self.timeline.counts.batches += 1;
             }
             What::Counted { batch, counters } => {
-                let cursor =
-                    self.story.places.cursor(&counters.topic, &counters.group, counters.partition);
-                self.story.counted.push(Counted { seq, cursor, batch: *batch, counters });
+                let cursor = self.timeline.places.cursor(
+                    &counters.topic,
+                    &counters.group,
+                    counters.partition,
+                );
+                self.timeline.counted.push(Counted { seq, cursor, batch: *batch, counters });
             }
             What::DeadLetter(letter) => self.dead_letter(seq, letter),
-            What::Limits { open_max } => self.story.open_max = Some(*open_max),
+            What::Limits { open_max } => self.timeline.open_max = Some(*open_max),
             What::Written { lease } => {
-                let (entry, attempt) = (self.story.places.leased(lease), lease.attempt);
+                let (entry, attempt) = (self.timeline.places.leased(lease), lease.attempt);
                 self.moment(event, Seen::Written { entry, attempt });
             }
             What::Left { consumer } => self.moment(event, Seen::Left(*consumer)),
             // Other judges read them as they are.
             What::Corrupted { topic, partition, from, to, .. } => {
-                let lane = self.story.places.lane(topic, *partition);
-                self.story.corrupted.push((seq, lane, *from..*to));
+                let lane = self.timeline.places.lane(topic, *partition);
+                self.timeline.corrupted.push((seq, lane, *from..*to));
             }
             What::Damaged { .. }
             | What::Leaked { .. }
@@ -129,27 +132,27 @@ impl<'a> Teller<'a> {
             | What::Renewed { .. }
             | What::Stopped { .. }
             | What::Decided { .. } => {}
-            What::Fault { .. } => self.story.counts.faults += 1,
-            What::Healed => self.story.healed = Some(seq),
-            What::Ended => self.story.ended = Some(seq),
+            What::Fault { .. } => self.timeline.counts.faults += 1,
+            What::Healed => self.timeline.healed = Some(seq),
+            What::Ended => self.timeline.ended = Some(seq),
         }
     }
 
     fn moment(&mut self, event: &Event, seen: Seen<'a>) {
-        self.story.moments.push(Moment { seq: event.seq, process: event.process, seen });
+        self.timeline.moments.push(Moment { seq: event.seq, process: event.process, seen });
     }
 
     fn invoked(&mut self, event: &'a Event, call: u64, op: &'a Op) {
         let ask = self.ask(op);
         let invoked = event.seq;
         let outcome = Outcome::Unknown;
-        let id = self.story.calls.push(Call { invoked, answered: u64::MAX, ask, outcome });
+        let id = self.timeline.calls.push(Call { invoked, answered: u64::MAX, ask, outcome });
         self.call_ids.insert(call, id);
         self.moment(event, Seen::Invoked(id));
     }
 
     fn ask(&mut self, op: &'a Op) -> Ask<'a> {
-        let places = &mut self.story.places;
+        let places = &mut self.timeline.places;
         match op {
             Op::Produce(produce) => Ask::Produce(self.send(produce)),
             Op::Settle { lease, verb, by_owner } => Ask::Settle(Settle {
@@ -204,7 +207,7 @@ impl<'a> Teller<'a> {
 
     fn commit(&mut self, asked: &'a Commit, is_outdated: bool) -> CommitId {
         let produce = asked.produce.iter().map(|produce| self.send(produce)).collect();
-        let places = &mut self.story.places;
+        let places = &mut self.timeline.places;
         let settle = Settle {
             entry: places.leased(&asked.lease),
             attempt: asked.lease.attempt,
@@ -214,11 +217,11 @@ impl<'a> Teller<'a> {
         let finishes = asked.finishes.iter();
         let finishes = finishes.map(|finish| (places.effect(&finish.right.effect), finish));
         let finishes = finishes.collect();
-        self.story.commits.push(super::Commit { settle, finishes, produce, asked, is_outdated })
+        self.timeline.commits.push(super::Commit { settle, finishes, produce, asked, is_outdated })
     }
 
     fn send(&mut self, produce: &'a Produce) -> Send<'a> {
-        let places = &mut self.story.places;
+        let places = &mut self.timeline.places;
         let topic = places.names.id(&produce.topic);
         let tenant = places.names.id(&produce.message.tenant);
         let key = produce.idem.as_deref().map(|key| places.names.id(key));
@@ -235,17 +238,17 @@ impl<'a> Teller<'a> {
             Answer::Known(outcome) => outcome,
             Answer::Done(reply) => self.reply(id, reply),
         };
-        let call = &mut self.story.calls[id];
+        let call = &mut self.timeline.calls[id];
         call.answered = event.seq;
         call.outcome = outcome;
         self.moment(event, Seen::Answered(id));
     }
 
     fn reply(&mut self, call: CallId, reply: &'a Reply) -> Outcome<'a> {
-        let places = &mut self.story.places;
+        let places = &mut self.timeline.places;
         match reply {
             Reply::Produced { id, topic, partition, offset, deduplicated } => {
-                let Ask::Produce(send) = self.story.calls[call].ask else {
+                let Ask::Produce(send) = self.timeline.calls[call].ask else {
                     return Outcome::Done;
                 };
                 let topic = topic.as_deref().map_or(send.topic, |topic| places.names.id(topic));
@@ -278,7 +281,7 @@ impl<'a> Teller<'a> {
     }
 
     fn dead_letter(&mut self, seq: u64, letter: &'a DeadLetter) {
-        let places = &mut self.story.places;
+        let places = &mut self.timeline.places;
         let told = Letter {
             seq,
             id: places.labels.id(&letter.id),
@@ -289,7 +292,7 @@ impl<'a> Teller<'a> {
             redriven: letter.redriven.as_deref().map(|new| places.labels.id(new)),
             letter,
         };
-        self.story.dead_letters.push(told);
+        self.timeline.dead_letters.push(told);
     }
 }
 

@@ -4,28 +4,28 @@ use crate::history::{Fact, How, Stored};
 use crate::ids::{CallId, FastMap};
 use crate::report::Counts;
 
-use super::{Places, Put, Step, Story};
+use super::{Places, Put, Step, Timeline};
 
-/// Adds a fact to the story.
-pub(super) fn tell<'a>(story: &mut Story<'a>, calls: &FastMap<u64, CallId>, fact: &'a Fact) {
-    count(&mut story.counts, fact);
-    let places = &mut story.places;
+/// Adds a fact to the timeline.
+pub(super) fn tell<'a>(timeline: &mut Timeline<'a>, calls: &FastMap<u64, CallId>, fact: &'a Fact) {
+    count(&mut timeline.counts, fact);
+    let places = &mut timeline.places;
     if let Fact::GroupMade { topic, group, cursors } = fact {
         for (partition, &(generation, offset)) in (0..).zip(cursors) {
             let life = places.life(topic, group, partition, generation);
-            story.steps.push(Step::Opened { life, offset });
+            timeline.steps.push(Step::Opened { life, offset });
         }
     }
     if let Fact::Decided { calls: decided } = fact {
         let known = decided.iter().filter_map(|call| calls.get(call));
-        story.steps.extend(known.map(|call| Step::Decided { call: *call }));
+        timeline.steps.extend(known.map(|call| Step::Decided { call: *call }));
     }
     let step = of_a_message(places, fact)
         .or_else(|| of_a_group(places, fact))
         .or_else(|| of_a_lease(places, fact))
         .or_else(|| of_an_effect(places, fact))
         .or_else(|| of_a_commit(places, calls, fact));
-    story.steps.extend(step);
+    timeline.steps.extend(step);
 }
 
 fn of_a_message<'a>(places: &mut Places<'a>, fact: &'a Fact) -> Option<Step<'a>> {

@@ -1,4 +1,4 @@
-//! Refusals, counted and told once a minute: one line each would let a broken client fill the disk.
+//! RejectionLog, counted and told once a minute: one line each would let a broken client fill the disk.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,11 +9,11 @@ use driftq_api::ErrorCode;
 /// Between two lines of the log.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
-/// Refusals since they were last told, by what they say.
+/// RejectionLog since they were last told, by what they say.
 #[derive(Default)]
-pub struct Refusals([AtomicU64; ErrorCode::ALL.len()]);
+pub struct RejectionLog([AtomicU64; ErrorCode::ALL.len()]);
 
-impl Refusals {
+impl RejectionLog {
     pub(crate) fn count(&self, code: ErrorCode) {
         let known = ErrorCode::ALL.iter().zip(&self.0).find(|(known, _)| **known == code);
         if let Some((_, count)) = known {
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn refusals_are_told_once() {
-        let refusals = Refusals::default();
+        let refusals = RejectionLog::default();
         refusals.count(ErrorCode::StaleLease);
         refusals.count(ErrorCode::InvalidArgument);
         refusals.count(ErrorCode::StaleLease);

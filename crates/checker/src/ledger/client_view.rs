@@ -7,21 +7,21 @@ use crate::history::{Begin, Decision, Finish, Right, Status};
 use crate::ids::{CallId, Column, EffectId, FastMap};
 use crate::invariant::Invariant::{self, I37, I38, I39};
 use crate::report::Findings;
-use crate::story::{Ask, Outcome, Seen, Story};
+use crate::timeline::{Ask, Outcome, Seen, Timeline};
 
 /// Judges every answer against those before it.
-pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) {
+pub(super) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
         lives: FastMap::default(),
         holders: FastMap::default(),
         over_when_asked: Column::new(),
     };
-    for _ in story.calls.iter() {
+    for _ in timeline.calls.iter() {
         judge.over_when_asked.push(false);
     }
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         match moment.seen {
             Seen::Invoked(call) => judge.invoked(call),
             Seen::Answered(call) => judge.answered(call),
@@ -31,7 +31,7 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) {
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     lives: FastMap<(EffectId, u64), Life<'a>>,
     /// Who was given each right.
@@ -55,7 +55,7 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn invoked(&mut self, id: CallId) {
-        let call = &self.story.calls[id];
+        let call = &self.timeline.calls[id];
         if let Ask::Begin { effect, .. } = call.ask
             && let Outcome::Began { right, .. } = call.outcome
         {
@@ -69,7 +69,7 @@ impl<'a> Judge<'_, 'a> {
         } else if let (Ask::Commit(commit), Outcome::Committed { repeated: false, .. }) =
             (call.ask, call.outcome)
         {
-            for (effect, finish) in &self.story.commits[commit].finishes {
+            for (effect, finish) in &self.timeline.commits[commit].finishes {
                 self.done_by(call.answered, *effect, &finish.right);
             }
         }
@@ -84,7 +84,7 @@ impl<'a> Judge<'_, 'a> {
     }
 
     fn answered(&mut self, id: CallId) {
-        let call = &self.story.calls[id];
+        let call = &self.timeline.calls[id];
         let seq = call.answered;
         match (call.ask, call.outcome) {
             (Ask::Begin { effect, begin }, Outcome::Began { decision, right, outcome, .. }) => {
@@ -106,7 +106,7 @@ impl<'a> Judge<'_, 'a> {
                 self.has_ended(seq, effect, right, status, outcome);
             }
             (Ask::Commit(commit), answer) if answer.is_done() => {
-                for (effect, finish) in &self.story.commits[commit].finishes {
+                for (effect, finish) in &self.timeline.commits[commit].finishes {
                     if finish.status.is_final() {
                         let Finish { right, status, outcome } = finish;
                         self.has_ended(seq, *effect, right, *status, outcome);
@@ -157,7 +157,7 @@ impl<'a> Judge<'_, 'a> {
         effect: EffectId,
         says: std::fmt::Arguments<'_>,
     ) {
-        let text = self.story.places.effect_text(effect);
+        let text = self.timeline.places.effect_text(effect);
         self.findings.add(invariant, seq, format_args!("{text} {says}"));
     }
 }

@@ -16,9 +16,9 @@ type Waits = HashMap<Name, (usize, Arc<Notify>)>;
 
 /// Effects that somebody waits for.
 #[derive(Clone, Default)]
-pub(crate) struct Awaited(Arc<Mutex<Waits>>);
+pub(crate) struct EffectWaiters(Arc<Mutex<Waits>>);
 
-impl Awaited {
+impl EffectWaiters {
     fn lock(&self) -> MutexGuard<'_, Waits> {
         // Whatever a panic left behind is a map like any other.
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -34,7 +34,7 @@ impl Awaited {
     }
 
     /// Something happened to these.
-    pub(crate) fn tell(&self, changes: &[Change]) {
+    pub(crate) fn send(&self, changes: &[Change]) {
         let awaited = self.lock();
         if awaited.is_empty() {
             return;
@@ -55,7 +55,7 @@ impl Awaited {
 pub(crate) struct Waiting {
     changed: Arc<Notify>,
     name: Name,
-    awaited: Awaited,
+    awaited: EffectWaiters,
 }
 
 impl Waiting {

@@ -8,30 +8,30 @@ use crate::history::How;
 use crate::ids::{CallId, Column, EntryId, IdentityId, NameId};
 use crate::invariant::Invariant::{I5, I34};
 use crate::report::Findings;
-use crate::story::{Ask, Outcome, Seen, Send, Step, Story};
+use crate::timeline::{Ask, Outcome, Seen, Send, Step, Timeline};
 
 /// Judges refusals, where commits are seen.
-pub(crate) fn judge(story: &Story<'_>, findings: &mut Findings) {
-    if !story.has_facts() {
+pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
+    if !timeline.has_facts() {
         return;
     }
     let mut judge = Judge {
-        story,
+        timeline,
         findings,
-        entries: story.places.entries.column(Committed::default()),
-        keys: story.places.identities.column(false),
-        stored: story.places.identities.column(false),
-        senders: story.places.identities.column(Vec::new()),
+        entries: timeline.places.entries.column(Committed::default()),
+        keys: timeline.places.identities.column(false),
+        stored: timeline.places.identities.column(false),
+        senders: timeline.places.identities.column(Vec::new()),
     };
-    for moment in &story.moments {
+    for moment in &timeline.moments {
         match moment.seen {
             Seen::Committed(batch) => {
-                for step in story.steps_of(&story.batches[batch]) {
+                for step in timeline.steps_of(&timeline.batches[batch]) {
                     judge.step(step);
                 }
             }
             Seen::Answered(call) => {
-                if let Outcome::Refused { code, state } = story.calls[call].outcome {
+                if let Outcome::Refused { code, state } = timeline.calls[call].outcome {
                     judge.refused(moment.seq, call, code, state);
                 }
             }
@@ -51,7 +51,7 @@ struct Committed {
 }
 
 struct Judge<'s, 'a> {
-    story: &'s Story<'a>,
+    timeline: &'s Timeline<'a>,
     findings: &'s mut Findings,
     entries: Column<EntryId, Committed>,
     /// Keys that a message has or had, or that are pinned to another shard.
@@ -64,13 +64,13 @@ struct Judge<'s, 'a> {
 
 impl Judge<'_, '_> {
     fn invoked(&mut self, call: CallId) {
-        let commit = if let Ask::Commit(commit) = self.story.calls[call].ask {
-            &self.story.commits[commit].produce[..]
+        let commit = if let Ask::Commit(commit) = self.timeline.calls[call].ask {
+            &self.timeline.commits[commit].produce[..]
         } else {
             &[]
         };
         let send =
-            if let Ask::Produce(send) = self.story.calls[call].ask { Some(send) } else { None };
+            if let Ask::Produce(send) = self.timeline.calls[call].ask { Some(send) } else { None };
         for send in commit.iter().copied().chain(send) {
             if let Some(identity) = send.identity {
                 self.senders[identity].push((call, send.content.body, send.target));
@@ -81,11 +81,11 @@ impl Judge<'_, '_> {
     /// Every other message that was sent under a key was rejected before `call` was sent. One that named another topic
     /// is a rival even so: the key stays with the topic it was first sent to.
     fn has_no_rival(&self, call: CallId, identity: IdentityId, send: Send<'_>) -> bool {
-        let asked = self.story.calls[call].invoked;
+        let asked = self.timeline.calls[call].invoked;
         let body = send.content.body;
         let mut rivals = self.senders[identity].iter().filter(|(_, other, _)| *other != body);
         rivals.all(|(rival, _, target)| {
-            let rival = &self.story.calls[*rival];
+            let rival = &self.timeline.calls[*rival];
             let is_rejected =
                 matches!(rival.outcome, Outcome::Refused { code, .. } if code != "UNAVAILABLE");
             is_rejected && rival.answered < asked && *target == send.target
@@ -124,26 +124,26 @@ impl Judge<'_, '_> {
     }
 
     fn refused(&mut self, seq: u64, call: CallId, code: &str, state: Option<&str>) {
-        if let Ask::Produce(send) = self.story.calls[call].ask
+        if let Ask::Produce(send) = self.timeline.calls[call].ask
             && code == "CONFLICT"
             && send.identity.is_some_and(|identity| !self.keys[identity])
         {
             let says = format_args!("a key is said to be another message's, and none is stored");
             self.findings.add(I34, seq, says);
         }
-        if let Ask::Produce(send) = self.story.calls[call].ask
+        if let Ask::Produce(send) = self.timeline.calls[call].ask
             && code == "CONFLICT"
             && let Some(identity) = send.identity
             && self.keys[identity]
             && !self.stored[identity]
             && self.has_no_rival(call, identity, send)
         {
-            let key = self.story.places.identity_text(identity);
+            let key = self.timeline.places.identity_text(identity);
             let says =
                 format_args!("key {key} is a conflict, and every other message was rejected");
             self.findings.add(I5, seq, says);
         }
-        let Some(settle) = self.story.settled_by(call) else { return };
+        let Some(settle) = self.timeline.settled_by(call) else { return };
         if settle.by_owner {
             return;
         }
@@ -156,7 +156,7 @@ impl Judge<'_, '_> {
             Some(_) | None => true,
         };
         if code == "STALE_LEASE" && !is_so {
-            let text = self.story.places.entry_text(settle.entry);
+            let text = self.timeline.places.entry_text(settle.entry);
             let state = state.unwrap_or_default();
             let says = format_args!("attempt {} of {text} is said to be {state}", settle.attempt);
             self.findings.add(I34, seq, says);

@@ -4,7 +4,7 @@
 use driftq_core::command::{Arrive, Arrived};
 use driftq_core::{Command, NodeId, ShardId};
 
-use crate::world::{Between, Happening, World};
+use crate::world::{Between, SimEvent, World};
 
 /// The longest something is on its way: longer than a shard waits before it sends again.
 const WAY_MS_MAX: u64 = 9_000;
@@ -41,7 +41,7 @@ impl World {
         }
         for way in self.ways() {
             let arrive = Box::new(arrive.clone());
-            self.later(way, Happening::Carried { target, arrive, between });
+            self.later(way, SimEvent::Carried { target, arrive, between });
         }
     }
 
@@ -70,7 +70,7 @@ impl World {
     /// What became of them is told.
     pub(crate) fn tell_source(&mut self, source: ShardId, arrived: Arrived, at: Option<NodeId>) {
         for way in self.ways() {
-            self.later(way, Happening::Told { source, arrived: arrived.clone(), at });
+            self.later(way, SimEvent::Told { source, arrived: arrived.clone(), at });
         }
     }
 

@@ -33,7 +33,7 @@ impl Array {
     fn of_body(body: Body) -> Array {
         match body {
             Body::Json => Array::Texts(Vec::new()),
-            Body::Packed | Body::Written => Array::Bytes(Vec::new()),
+            Body::Packed | Body::RawText => Array::Bytes(Vec::new()),
         }
     }
 

@@ -8,9 +8,9 @@ use super::state::{Model, State};
 impl Model<'_, '_> {
     /// Every group that is still there has settled all that it should read.
     pub(super) fn drained(&mut self, ended: u64) {
-        for cursor in self.story.places.cursors.ids() {
+        for cursor in self.timeline.places.cursors.ids() {
             let state = &self.cursors[cursor];
-            let high = self.lanes[self.story.places.cursors.key(cursor).1].high;
+            let high = self.lanes[self.timeline.places.cursors.key(cursor).1].high;
             let Some(life) = state.life else {
                 continue;
             };
@@ -21,7 +21,7 @@ impl Model<'_, '_> {
     }
 
     fn unsettled(&mut self, ended: u64, cursor: CursorId, life: LifeId) {
-        let places = &self.story.places;
+        let places = &self.timeline.places;
         let lane = &self.lanes[places.cursors.key(cursor).1];
         let group = places.group_of(cursor);
         let (mut n_open, mut n_unread) = (0, 0);
