@@ -186,7 +186,7 @@ impl Shop {
                 began.elapsed() < PATIENCE,
                 "never done; were in doubt: {doubted:?}; {charges:?}"
             );
-            let list = format!("{}/idempotency?state=PARKED&scope=op/charge", self.broker.url());
+            let list = format!("{}/effects?state=PARKED&scope=op/charge", self.broker.url());
             let list = self.http.get(list).send().await?.error_for_status()?;
             let list: Value = list.json().await?;
             for effect in list["effects"].as_array().context("a list")? {
@@ -209,7 +209,7 @@ impl Shop {
         } else {
             says["as"] = json!("retry");
         }
-        let resolve = format!("{}/idempotency/resolve", self.broker.url());
+        let resolve = format!("{}/effects/resolve", self.broker.url());
         self.http.post(resolve).json(&says).send().await?.error_for_status()?;
         Ok(())
     }

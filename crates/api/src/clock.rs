@@ -24,5 +24,5 @@ pub struct ConfirmedClock {
 pub struct HeldClock {
     pub ahead_ms: u64,
     pub since: Time,
-    pub says: String,
+    pub summary: String,
 }

@@ -59,7 +59,7 @@ pub struct Shard {
     pub batch: u64,
     #[schema(value_type = Option<NodeId>)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub put: Option<String>,
+    pub pinned_to: Option<String>,
 }
 
 /// `POST /v1/shards/{shard}/move`.

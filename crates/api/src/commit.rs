@@ -24,8 +24,8 @@ pub struct Commit {
     pub settle: Option<CommitSettle>,
     pub reason: Option<String>,
     pub delay_ms: Option<DelayMs>,
-    #[serde(rename = "final")]
-    pub is_final: Option<bool>,
+    #[serde(alias = "final")]
+    pub dead_letter: Option<bool>,
     #[serde(default, deserialize_with = "objects::<_, _, 0, COMMIT_EFFECTS_MAX>")]
     #[schema(max_items = 32)]
     pub effects: Vec<Finish>,

@@ -15,7 +15,7 @@ use crate::words::{
     FinishStatus, Keep, OnDoubt, ResolvedAs,
 };
 
-/// `POST /v1/idempotency/begin`, and `reacquire` without what belongs to a first begin.
+/// `POST /v1/effects/begin`, and `reacquire` without what belongs to a first begin.
 #[derive(Debug, Clone, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -41,7 +41,7 @@ pub struct Begin {
     pub nonce: Option<String>,
 }
 
-/// `POST /v1/idempotency/reacquire`.
+/// `POST /v1/effects/reacquire`.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -119,7 +119,7 @@ pub struct Doubt {
     pub cause: DoubtCause,
 }
 
-/// `POST /v1/idempotency/finish`.
+/// `POST /v1/effects/finish`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -147,7 +147,7 @@ pub struct Finished {
     pub repeated: bool,
 }
 
-/// `POST /v1/idempotency/extend`.
+/// `POST /v1/effects/extend`.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 #[schema(as = ExtendEffect)]
 #[serde(deny_unknown_fields)]
@@ -167,7 +167,7 @@ pub struct Extended {
     pub expires_at: Time,
 }
 
-/// `POST /v1/idempotency/resolve`.
+/// `POST /v1/effects/resolve`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
@@ -264,7 +264,7 @@ pub struct EffectMessage {
     pub offset: u64,
 }
 
-/// `GET /v1/idempotency` without a key.
+/// `GET /v1/effects` without a key.
 #[derive(Debug, Serialize, ToSchema)]
 #[expect(missing_docs, reason = "the API reference says what each field is")]
 pub struct Effects {
@@ -274,7 +274,7 @@ pub struct Effects {
     pub next_cursor: Option<String>,
 }
 
-/// `GET /v1/idempotency`.
+/// `GET /v1/effects`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub enum Looked {

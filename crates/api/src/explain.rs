@@ -31,7 +31,7 @@ pub enum Explained {
 pub struct ExplainedEffect {
     #[schema(value_type = WhatEffect)]
     pub what: &'static str,
-    pub says: String,
+    pub summary: String,
     pub effect: Effect,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock: Option<HeldClock>,
@@ -108,7 +108,7 @@ pub struct InGroup {
     #[schema(value_type = GroupName)]
     pub group: String,
     pub state: ExplainState,
-    pub says: String,
+    pub summary: String,
     pub attempts: u32,
     pub max_attempts: i32,
     pub last_error: String,
@@ -146,7 +146,7 @@ pub struct Group {
     pub topic: String,
     #[schema(value_type = GroupName)]
     pub group: String,
-    pub says: String,
+    pub summary: String,
     pub partitions: Vec<Cursor>,
     pub consumers: Vec<Consumer>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -162,10 +162,10 @@ pub struct Paused {
 pub struct Cursor {
     pub partition: u32,
     pub generation: u64,
-    pub next: u64,
+    pub next_to_deliver: u64,
     /// −1: nothing is settled.
     #[schema(minimum = -1)]
-    pub committed: i64,
+    pub settled_through: i64,
     pub backlog: u64,
     pub leased: u64,
     pub waiting: u64,
@@ -184,8 +184,8 @@ pub struct Consumer {
     pub kind: &'static str,
     pub remote: String,
     pub since: Time,
-    pub credit: u32,
-    pub held: u32,
+    pub prefetch: u32,
+    pub outstanding: u32,
     pub lease_ms: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_settle_at: Option<Time>,

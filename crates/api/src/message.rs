@@ -10,7 +10,7 @@ use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 use crate::Time;
 use crate::group::{SeekEnd, Start};
 use crate::limits::ITEMS_MAX;
-use crate::number::{BackoffMs, Credit, LeaseMs, Limit, MaxAttempts, PartitionNumber, WaitMs};
+use crate::number::{BackoffMs, LeaseMs, Limit, MaxAttempts, PartitionNumber, Prefetch, WaitMs};
 use crate::schema::{
     Base64, EnvelopeText, GroupName, IdempotencyKey, LeaseToken, MessageId, MessageKey, Owner,
     Tenant, TopicName,
@@ -143,9 +143,9 @@ pub struct Consume {
     pub owner: String,
     #[serde(default)]
     pub lease_ms: Option<LeaseMs>,
-    #[serde(default)]
+    #[serde(default, alias = "credit")]
     #[schema(default = 2)]
-    pub credit: Option<Credit>,
+    pub prefetch: Option<Prefetch>,
     #[serde(default)]
     #[schema(value_type = Option<SeekEnd>)]
     pub start: Option<Start>,

@@ -89,7 +89,7 @@ numbers! {
     /// How long a request waits for messages, or for the outcome of an effect.
     WaitMs(u64) = 0..=60_000;
     /// Unsettled deliveries that a stream may have.
-    Credit(u32) = 1..=10_000;
+    Prefetch(u32) = 1..=10_000;
     /// Items of a page, or messages of a poll.
     Limit(u32) = 1..=1_000;
     /// A partition of a topic.

@@ -28,8 +28,8 @@ pub struct Settle {
     pub owner: Option<String>,
     pub reason: Option<String>,
     pub delay_ms: Option<DelayMs>,
-    #[serde(rename = "final")]
-    pub is_final: Option<bool>,
+    #[serde(alias = "final")]
+    pub dead_letter: Option<bool>,
     pub release: Option<bool>,
     pub lease_ms: Option<LeaseMs>,
     pub op: Option<Op>,
@@ -51,7 +51,7 @@ pub enum Extend {}
 #[derive(Debug)]
 pub enum SettleItem {}
 
-const OF_NACK: [&str; 4] = ["reason", "delay_ms", "final", "release"];
+const OF_NACK: [&str; 4] = ["reason", "delay_ms", "dead_letter", "release"];
 const OF_EXTEND: [&str; 1] = ["lease_ms"];
 
 impl PartialSchema for Ack {

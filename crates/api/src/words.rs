@@ -29,7 +29,12 @@ words! {
     /// How a commit settles its delivery.
     CommitSettle in "snake_case" { Ack, Nack }
     /// Why a message was dead-lettered.
-    DeathReason in "snake_case" { Exhausted, Final, Deadline, Undeliverable }
+    DeathReason in "snake_case" {
+        Exhausted,
+        #[serde(rename = "rejected", alias = "final")]
+        Final,
+        Deadline, Undeliverable
+    }
     /// The state of a dead letter.
     DeadLetterState in "snake_case" { Dead, Redriven }
     /// Which dead letters a list shows.
@@ -82,7 +87,10 @@ words! {
     HealthStatus in "snake_case" { Ok, Ready, NotReady }
     /// Why a partition delivers no new message to a group.
     Blocked in "snake_case" {
-        Paused, NoConsumers, NoCredit, InFlightLimit, MaxOpen, NothingNew, OpenLimit, Loading, Quarantined
+        Paused, NoConsumers,
+        #[serde(rename = "consumers_full")]
+        NoCredit,
+        InFlightLimit, MaxOpen, NothingNew, OpenLimit, Loading, Quarantined
     }
     /// The state of a message in a group, also after it is settled.
     ExplainState in "snake_case" { Ready, Leased, Waiting, Settled, Dead, Trimmed }
@@ -91,7 +99,7 @@ words! {
         Delivered, Extended, Expired, Nacked, Returned, Acked, Dead, Purged
     }
     /// Whether a node serves shards.
-    NodeState in "snake_case" { Taking, Stopping, Drained, Beside, Gone }
+    NodeState in "snake_case" { Active, Stopping, Drained, DuplicateAddress, Gone }
     /// Whether a node serves a shard.
     ShardState in "snake_case" { Held, Free, Lost }
     /// The state of an effect in the words of v1.

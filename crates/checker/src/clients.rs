@@ -147,7 +147,7 @@ impl Judge<'_, '_> {
                 self.findings.add(I20, told.seq, says);
             }
             fate.is_dead = true;
-            if &*letter.reason == "final" && !fate.is_final {
+            if &*letter.reason == "rejected" && !fate.is_final {
                 let says = format_args!("{text} is dead in {group} as final, nobody said so");
                 self.findings.add(I21, told.seq, says);
             }

@@ -1,7 +1,7 @@
 //! `driftq config`: the values a server would start with, and where each comes from.
 
-mod given;
 mod key;
+mod sources;
 
 use clap::Args;
 use driftq_server::config::Config;
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::{self, Format};
-use given::Given;
-use key::{KEYS, Told};
+use key::{KEYS, RawConfig};
+use sources::Given;
 
-pub(crate) use given::Flags;
 pub(crate) use key::{Level, LogFormat};
+pub(crate) use sources::Flags;
 
 /// Show every value of a server and where it comes from; takes what `serve` takes
 #[derive(Args)]
@@ -81,7 +81,7 @@ const DEFAULT: &str = "default";
 /// Reads everything that was given and looks at it once, before anything starts.
 pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
     let (given, mut faults) = flags.all();
-    let mut told = Told::default();
+    let mut told = RawConfig::default();
     // By key: a profile must be there before the settings that it changes.
     for key in KEYS {
         for Given { text, place, .. } in given.iter().filter(|given| given.key.name == key.name) {
@@ -97,7 +97,7 @@ pub(crate) fn effective(flags: Flags) -> anyhow::Result<Effective> {
         let found = given.find(|given| given.key.name == name || is_part(given.key.name));
         found.map(|given| given.place.clone())
     };
-    let mut untold = Told::default();
+    let mut untold = RawConfig::default();
     let rows = KEYS.iter().map(|key| {
         let value = key.shown(&mut told);
         // What nobody gave and is another all the same.

@@ -28,7 +28,7 @@ struct Filter {
     #[arg(long)]
     group: Option<String>,
     /// That died of this
-    #[arg(long, value_parser = ["exhausted", "final", "deadline", "undeliverable"])]
+    #[arg(long, value_parser = ["exhausted", "rejected", "deadline", "undeliverable"])]
     why: Option<String>,
     /// Whose last error begins so
     #[arg(long)]

@@ -180,7 +180,7 @@ impl Effect {
                     vec![("state", state.to_ascii_uppercase()), ("limit", limit.to_string())];
                 let narrow = [("scope", scope), ("tenant_id", tenant_id), ("cursor", cursor)];
                 query.extend(narrow.into_iter().filter_map(|(name, value)| Some((name, value?))));
-                let answer = client.get("idempotency", &query).await?;
+                let answer = client.get("effects", &query).await?;
                 output::list(format, &answer, "effects", COLUMNS);
             }
             Verb::Show { name, wait } => {
@@ -207,7 +207,7 @@ impl Effect {
                     by,
                     reason,
                 };
-                let answer = client.post("idempotency/resolve", asked).await?;
+                let answer = client.post("effects/resolve", asked).await?;
                 let state = answer["state"].as_str().unwrap_or_default();
                 output::said(format, &answer, &format!("resolved: {state}"));
             }
@@ -233,7 +233,7 @@ async fn when_over(
         if !left.is_zero() {
             query.push(("wait_ms", left.min(CALL_MAX).as_millis().to_string()));
         }
-        let answer = client.get("idempotency", &query).await;
+        let answer = client.get("effects", &query).await;
         let is_open = match &answer {
             Ok(effect) => !matches!(effect["state"].as_str(), Some("SUCCEEDED" | "FAILED_FINAL")),
             Err(error) => {

@@ -38,7 +38,7 @@ impl Explain {
             "effect" => of_effect(&answer),
             _ => of_message(&answer),
         };
-        let clock = text(&answer["clock"]["says"]);
+        let clock = text(&answer["clock"]["summary"]);
         let says = if clock.is_empty() { says } else { format!("{says}\n{clock}") };
         output::said(remote.output, &answer, &says);
         Ok(())
@@ -83,13 +83,13 @@ fn text(value: &Value) -> Cow<'_, str> {
 }
 
 fn of_group(answer: &Value) -> String {
-    format!("{}/{}: {}", text(&answer["topic"]), text(&answer["group"]), text(&answer["says"]))
+    format!("{}/{}: {}", text(&answer["topic"]), text(&answer["group"]), text(&answer["summary"]))
 }
 
 fn of_effect(answer: &Value) -> String {
     let effect = &answer["effect"];
     let (scope, key) = (text(&effect["scope"]), text(&effect["key"]));
-    format!("{scope} {key} {}: {}", text(&effect["state"]), text(&answer["says"]))
+    format!("{scope} {key} {}: {}", text(&effect["state"]), text(&answer["summary"]))
 }
 
 fn of_message(answer: &Value) -> String {
@@ -99,7 +99,7 @@ fn of_message(answer: &Value) -> String {
     let mut lines = vec![format!("{} at {place}{produced}", text(&answer["id"]))];
     let groups = answer["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
     for group in groups {
-        lines.push(format!("{}: {}", text(&group["group"]), text(&group["says"])));
+        lines.push(format!("{}: {}", text(&group["group"]), text(&group["summary"])));
         let error = text(&group["last_error"]);
         if !error.is_empty() {
             lines.push(format!("  last error: {error}"));

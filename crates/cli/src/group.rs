@@ -136,8 +136,8 @@ fn show(format: output::Format, answer: &Answer) {
     if format == output::Format::Table {
         let columns = [
             ("partition", "partition"),
-            ("next", "next"),
-            ("committed", "committed"),
+            ("next to deliver", "next_to_deliver"),
+            ("settled through", "settled_through"),
             ("backlog", "backlog"),
             ("leased", "leased"),
             ("waiting", "waiting"),
@@ -149,8 +149,8 @@ fn show(format: output::Format, answer: &Answer) {
             let columns = [
                 ("consumer", "consumer"),
                 ("owner", "owner"),
-                ("credit", "credit"),
-                ("held", "held"),
+                ("prefetch", "prefetch"),
+                ("outstanding", "outstanding"),
             ];
             output::line("");
             output::list(format, answer, "consumers", &columns);

@@ -4,6 +4,7 @@ mod answer;
 mod client;
 mod clock;
 mod config;
+mod copy;
 mod dev;
 mod dlq;
 mod effect;
@@ -15,7 +16,6 @@ mod group;
 mod ledger_file;
 mod manual;
 mod message;
-mod moving;
 mod node;
 mod offline;
 mod output;
@@ -71,8 +71,8 @@ enum Cmd {
     Node(node::Node),
     Shard(shard::Shard),
     Clock(clock::Clock),
-    Restored(moving::Restored),
-    Copy(moving::CopyTo),
+    MarkRestored(copy::Restored),
+    CopyToPostgres(copy::CopyTo),
     Version(version::Version),
     Completions(manual::Completions),
     Man(manual::Man),
@@ -137,8 +137,8 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
         Cmd::Node(node) => node.run(remote).await,
         Cmd::Clock(clock) => clock.run(remote).await,
         Cmd::Shard(shard) => shard.run(remote).await,
-        Cmd::Restored(restored) => restored.run(remote.output).await,
-        Cmd::Copy(copy) => copy.run(remote.output).await,
+        Cmd::MarkRestored(restored) => restored.run(remote.output).await,
+        Cmd::CopyToPostgres(copy) => copy.run(remote.output).await,
         Cmd::Version(version) => version.run(remote).await,
         Cmd::Completions(completions) => {
             completions.run(command());

@@ -151,11 +151,11 @@ pub(crate) struct Consume {
     lease_ms: Option<u64>,
     /// How many may be with us at a time
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    credit: Option<u32>,
+    prefetch: Option<u32>,
 }
 
 /// Deliveries that are with us at a time, if nothing else is said: as a stream has it.
-const CREDIT: u32 = 2;
+const PREFETCH: u32 = 2;
 /// Deliveries that one receive may ask for.
 const RECEIVE_MAX: u64 = 1_000;
 
@@ -186,9 +186,9 @@ impl Consume {
     async fn some(&self, client: &Client, count: u64) -> anyhow::Result<()> {
         let mut left = count;
         while left > 0 {
-            let credit = u64::from(self.credit.unwrap_or(CREDIT)).min(RECEIVE_MAX);
+            let prefetch = u64::from(self.prefetch.unwrap_or(PREFETCH)).min(RECEIVE_MAX);
             let mut asked = self.asked();
-            asked["max"] = left.min(credit).into();
+            asked["max"] = left.min(prefetch).into();
             let response = client.send(Method::POST, "receive", &[], Some(asked)).await?;
             let bytes = response.bytes().await.map_err(broke_off)?;
             let received: Received = serde_json::from_slice(&bytes).context("no deliveries")?;
@@ -202,7 +202,7 @@ impl Consume {
 
     async fn follow(&self, client: &Client) -> anyhow::Result<()> {
         let mut asked = self.asked();
-        asked["credit"] = self.credit.into();
+        asked["prefetch"] = self.prefetch.into();
         let mut response = client.send(Method::POST, "consume", &[], Some(asked)).await?;
         let mut pending = Vec::new();
         while let Some(chunk) = response.chunk().await.map_err(broke_off)? {

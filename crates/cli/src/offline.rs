@@ -38,7 +38,7 @@ impl Check {
             problems == 0,
             "{problems} problems: restore a backup, or see `driftq shard repair --help`"
         );
-        output::talk("whole");
+        output::talk("ok");
         Ok(())
     }
 }

@@ -30,7 +30,7 @@ impl Ack {
 Examples:
   driftq nack lt_aaaaaaaa --reason timeout       again after the backoff of its policy
   driftq nack lt_aaaaaaaa --delay-ms 60000       again in a minute
-  driftq nack lt_aaaaaaaa --final                a dead letter now
+  driftq nack lt_aaaaaaaa --dead-letter          a dead letter now
   driftq nack lt_aaaaaaaa --release              for somebody else, not counted")]
 pub(crate) struct Nack {
     /// lease.token of the delivery
@@ -42,10 +42,10 @@ pub(crate) struct Nack {
     #[arg(long)]
     delay_ms: Option<u64>,
     /// Make it a dead letter now
-    #[arg(long = "final", conflicts_with = "delay_ms")]
-    is_final: bool,
+    #[arg(long, alias = "final", conflicts_with = "delay_ms")]
+    dead_letter: bool,
     /// Nothing failed: somebody else should take it
-    #[arg(long, conflicts_with = "is_final")]
+    #[arg(long, conflicts_with = "dead_letter")]
     release: bool,
 }
 
@@ -53,7 +53,7 @@ impl Nack {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let asked = json!({
             "token": self.token, "reason": self.reason, "delay_ms": self.delay_ms,
-            "final": self.is_final, "release": self.release,
+            "dead_letter": self.dead_letter, "release": self.release,
         });
         let answer = remote.client()?.post("nack", asked).await?;
         output::said(remote.output, &answer, "nacked");

@@ -97,7 +97,7 @@ const COLUMNS: &[output::Column] = &[
     ("epoch", "epoch"),
     ("since", "since"),
     ("batch", "batch"),
-    ("put on", "put"),
+    ("pinned to", "pinned_to"),
 ];
 
 impl Shard {
@@ -183,7 +183,7 @@ async fn check(format: Format, url: &str, shard: Option<u32>) -> anyhow::Result<
         "{} problems: restore a backup, or see `driftq shard repair --help`",
         problems.len()
     );
-    output::talk("whole");
+    output::talk("ok");
     Ok(())
 }
 

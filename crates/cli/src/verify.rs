@@ -47,7 +47,7 @@ impl Verify {
         output::list(format, &answer, "chains", COLUMNS);
         let effects = effects.len();
         output::talk(format_args!(
-            "whole: {records} decisions about {effects} effects, none with two accepted outcomes"
+            "ok: {records} decisions about {effects} effects, none with two accepted outcomes"
         ));
         Ok(())
     }

@@ -128,7 +128,7 @@ impl DeathReason {
     pub fn as_str(self) -> &'static str {
         match self {
             DeathReason::Exhausted => "exhausted",
-            DeathReason::Final => "final",
+            DeathReason::Final => "rejected",
             DeathReason::Deadline => "deadline",
             DeathReason::Undeliverable => "undeliverable",
         }

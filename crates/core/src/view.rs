@@ -134,7 +134,7 @@ impl Blocked {
         match self {
             Blocked::Paused => "paused",
             Blocked::NoConsumers => "no_consumers",
-            Blocked::NoCredit => "no_credit",
+            Blocked::NoCredit => "consumers_full",
             Blocked::InFlightLimit => "in_flight_limit",
             Blocked::MaxOpen => "max_open",
             Blocked::OpenLimit => "open_limit",

@@ -82,7 +82,7 @@ const HELP: &[(&str, &str)] = &[
 const CLASSES: [&str; 5] = ["2xx", "4xx", "429", "503", "5xx"];
 /// How a delivery ended that was not the last.
 const CAUSES: [&str; 3] = ["expired", "nacked", "returned"];
-const DEATHS: [&str; 4] = ["exhausted", "final", "deadline", "undeliverable"];
+const DEATHS: [&str; 4] = ["exhausted", "rejected", "deadline", "undeliverable"];
 /// What is decided about effects: whoever begins is told one of the first seven.
 const EFFECTS: [&str; 12] = [
     "execute",

@@ -481,7 +481,7 @@ impl Facts {
             self.dead.push((death.topic.clone(), dead_id));
             stats.saw(match death.reason.as_str() {
                 "exhausted" => "dead letter: exhausted",
-                "final" => "dead letter: final",
+                "rejected" => "dead letter: final",
                 _ if death.attempts == 0 => "dead letter: deadline before delivery",
                 _ => "dead letter: deadline after delivery",
             });

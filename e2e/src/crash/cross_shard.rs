@@ -275,7 +275,7 @@ async fn backlog(client: &Client, topic: &str, group: &str) -> anyhow::Result<(u
 
 async fn nothing_is_open(client: &Client) -> anyhow::Result<()> {
     for state in ["IN_PROGRESS", "IN_DOUBT", "PARKED"] {
-        let page = client.get(&format!("idempotency?state={state}")).await?;
+        let page = client.get(&format!("effects?state={state}")).await?;
         let open = page["effects"].as_array().context("a list")?.len();
         anyhow::ensure!(open == 0, "{open} effects of settled orders are {state}");
     }

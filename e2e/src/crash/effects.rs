@@ -177,7 +177,7 @@ impl Worker {
                 nonce: Some(nonce.clone()),
                 again: false,
             })));
-            match self.ask("idempotency/begin", &asked).await {
+            match self.ask("effects/begin", &asked).await {
                 End::Done(answer) => {
                     let fence = number(&answer["fence"]);
                     let right = Right { effect, life: 0, fence };
@@ -204,7 +204,7 @@ impl Worker {
 
     async fn finish(&self, begun: &Begun, outcome: &Value) {
         let call = self.invoked(finished(begun, outcome));
-        match self.ask("idempotency/finish", &said(begun, outcome)).await {
+        match self.ask("effects/finish", &said(begun, outcome)).await {
             End::Done(_) => self.client.tell(What::Done { call, reply: Reply::Ok }),
             End::Refused(answer) => self.refused(call, &answer),
             End::Unknown => self.client.tell(What::Unknown { call }),

@@ -22,11 +22,11 @@ pub(crate) async fn resolve(
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
         // The broker may be dead just now.
-        let Ok(page) = queue.get("idempotency?state=PARKED&limit=1000").await else { continue };
+        let Ok(page) = queue.get("effects?state=PARKED&limit=1000").await else { continue };
         for effect in page["effects"].as_array().context("a list of effects")? {
             let order = order_of(effect)?;
             // If that fails it is in the next list again, unless its worker came back to say it.
-            let said = queue.post("idempotency/resolve", &said(&provider, order, effect)).await;
+            let said = queue.post("effects/resolve", &said(&provider, order, effect)).await;
             let mut listed = listed.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
             *listed.entry(order).or_default() |= said.is_ok();
         }

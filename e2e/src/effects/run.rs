@@ -138,7 +138,7 @@ async fn settled(queue: &Queue) -> anyhow::Result<()> {
 
 /// What the ledger says of an order, which must be that it happened.
 async fn record(queue: &Queue, order: usize) -> anyhow::Result<Value> {
-    let path = format!("idempotency?scope=effect/{TOPIC}/{GROUP}&key={}", key_of(order));
+    let path = format!("effects?scope=effect/{TOPIC}/{GROUP}&key={}", key_of(order));
     let record = queue.get(&path).await?;
     ensure!(record["state"] == "SUCCEEDED", "order {order} is settled and its effect is {record}");
     Ok(record)

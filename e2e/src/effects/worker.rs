@@ -61,7 +61,7 @@ impl Worker {
     async fn handle(&self, order: usize, lease: &str, on_doubt: &str) -> anyhow::Result<()> {
         let begin = json!({ "lease_token": lease, "on_doubt": on_doubt, "request": order.to_string(),
                             "nonce": fastrand::u64(..).to_string() });
-        let (status, begun) = self.ask("idempotency/begin", &begin).await?;
+        let (status, begun) = self.ask("effects/begin", &begin).await?;
         let done = match (status, begun["decision"].as_str(), begun["error"].as_str()) {
             (StatusCode::OK, Some("EXECUTE"), _) => {
                 let key = begun["downstream_key"].as_str().context("a downstream key")?;

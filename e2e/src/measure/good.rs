@@ -109,7 +109,7 @@ impl World {
             ),
             (
                 "/v1/dlq/orders/purge",
-                json!({ "filter": { "reason": "final", "until": TIME }, "confirm": 3, "by": "ops" }),
+                json!({ "filter": { "reason": "rejected", "until": TIME }, "confirm": 3, "by": "ops" }),
             ),
         ];
         all.extend(posts.map(|(path, body)| Ask::new("POST", path).with(body)));

@@ -107,14 +107,14 @@ async fn begin_and_finish(wire: &mut Wire, key: &String) -> anyhow::Result<()> {
     let begun = wire.json(&begin(key)).await?;
     let finish =
         json!({ "token": begun["token"], "status": "SUCCEEDED", "result": { "charge": key } });
-    wire.json(&post("/v1/idempotency/finish", &finish)).await?;
+    wire.json(&post("/v1/effects/finish", &finish)).await?;
     Ok(())
 }
 
 fn begin(key: &str) -> Vec<u8> {
     let begin = json!({ "scope": "op/charge", "key": key, "request": "12 EUR", "on_doubt": "park",
                         "lease_ms": 43_200_000 });
-    post("/v1/idempotency/begin", &begin)
+    post("/v1/effects/begin", &begin)
 }
 
 /// A delivery with an effect begun under it.
@@ -133,7 +133,7 @@ async fn prepared(server: &Server, round: usize, what: &str) -> anyhow::Result<V
         for (at, lease) in leases.into_iter().enumerate() {
             let key = format!("{what}-{round}-{chunk}-{at}");
             let begin = json!({ "lease_token": lease, "key": key });
-            let begun = wire.json(&post("/v1/idempotency/begin", &begin)).await?;
+            let begun = wire.json(&post("/v1/effects/begin", &begin)).await?;
             let effect = begun["token"].as_str().context("a token")?.to_owned();
             work.push(Work { lease, effect });
         }
@@ -169,7 +169,7 @@ fn next() -> Value {
 async fn apart(wire: &mut Wire, work: &Work) -> anyhow::Result<()> {
     let finish =
         json!({ "token": work.effect, "status": "SUCCEEDED", "result": { "charge": "ch_1" } });
-    wire.json(&post("/v1/idempotency/finish", &finish)).await?;
+    wire.json(&post("/v1/effects/finish", &finish)).await?;
     wire.json(&post("/v1/produce", &next())).await?;
     wire.json(&post("/v1/ack", &json!({ "token": work.lease }))).await?;
     Ok(())

@@ -130,24 +130,24 @@ pub(crate) async fn begin(api: &Api, scope: &str, key: &str, more: Value) -> any
     let mut body = more;
     body["scope"] = json!(scope);
     body["key"] = json!(key);
-    api.post("idempotency/begin", &body).await
+    api.post("effects/begin", &body).await
 }
 
 /// The message's own effect, under its delivery.
 pub(crate) async fn begin_under(api: &Api, lease: &str, more: Value) -> anyhow::Result<Reply> {
     let mut body = more;
     body["lease_token"] = json!(lease);
-    api.post("idempotency/begin", &body).await
+    api.post("effects/begin", &body).await
 }
 
 pub(crate) async fn finish(api: &Api, token: &str, more: Value) -> anyhow::Result<Reply> {
     let mut body = more;
     body["token"] = json!(token);
-    api.post("idempotency/finish", &body).await
+    api.post("effects/finish", &body).await
 }
 
 pub(crate) async fn look(api: &Api, scope: &str, key: &str) -> anyhow::Result<Reply> {
-    api.get(&format!("idempotency?scope={scope}&key={key}")).await
+    api.get(&format!("effects?scope={scope}&key={key}")).await
 }
 
 /// The object, if it is one.

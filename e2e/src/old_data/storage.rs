@@ -80,7 +80,7 @@ impl Storage {
                 let sql = directory.path().join("dump.sql");
                 std::fs::write(&sql, unpack(&packed).await?)?;
                 cluster.load(&sql).await?;
-                // The dump stands for the database itself. As a restored one it would need `driftq restored`, which
+                // The dump stands for the database itself. As a restored one it would need `driftq mark-restored`, which
                 // invalidates the tokens that are checked here.
                 cluster.sql("DELETE FROM driftq.meta WHERE name = 'place'").await?;
                 Some(cluster)

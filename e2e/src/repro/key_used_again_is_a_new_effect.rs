@@ -18,7 +18,7 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Seen> {
         let delivery = scene.receive_one(end).await?;
         let begun = begin(&scene, &delivery).await?;
         let outcome = json!({ "token": begun["token"], "status": "SUCCEEDED", "result": "week 1" });
-        scene.api.post("idempotency/finish", &outcome).await?.ok()?;
+        scene.api.post("effects/finish", &outcome).await?.ok()?;
         end_delivery(&scene, end, &delivery).await?;
     }
     scene.server.restart_at(Clock::at(now_ms()? + 2 * LIFETIME_MS)?).await?;
@@ -45,7 +45,7 @@ async fn produce(scene: &Scene, topic: &str) -> anyhow::Result<Value> {
 
 async fn begin(scene: &Scene, delivery: &Value) -> anyhow::Result<Value> {
     let body = json!({ "lease_token": delivery["lease"]["token"] });
-    scene.api.post("idempotency/begin", &body).await?.ok()
+    scene.api.post("effects/begin", &body).await?.ok()
 }
 
 /// Ends the delivery, and acks the message where it is delivered again.

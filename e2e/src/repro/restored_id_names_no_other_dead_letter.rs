@@ -25,8 +25,8 @@ pub(crate) async fn run(driftq: &str) -> anyhow::Result<Seen> {
     std::fs::remove_dir_all(&scene.data)?;
     copy(&backup, &scene.data)?;
     let restored =
-        Command::new(driftq).arg("restored").arg("--data").arg(&scene.data).output().await?;
-    anyhow::ensure!(restored.status.success(), "driftq restored: {restored:?}");
+        Command::new(driftq).arg("mark-restored").arg("--data").arg(&scene.data).output().await?;
+    anyhow::ensure!(restored.status.success(), "driftq mark-restored: {restored:?}");
     scene.server.start_again().await?;
     die(&scene, "C").await?;
     die(&scene, "D").await?;

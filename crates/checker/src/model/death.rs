@@ -89,7 +89,7 @@ impl<'a> Model<'_, 'a> {
         let stored = message.put.stored;
         let is_true = match reason {
             "exhausted" => !is_asked && self.is_exhausted(&message, spent),
-            "final" => is_asked && self.was_asked(entry, |asked| asked.last),
+            "rejected" => is_asked && self.was_asked(entry, |asked| asked.last),
             "deadline" => stored.deadline.is_some_and(|at| at <= self.now),
             _ => false,
         };

@@ -283,7 +283,7 @@ impl<'a> Model<'_, 'a> {
             Some("max_open") => is_open && !is_paused && !is_full,
             Some("nothing_new") => is_read && !is_paused && !is_full && !is_open,
             // The node alone knows who is there, what is in memory, and what other groups have open.
-            Some("no_consumers" | "no_credit") => !is_paused,
+            Some("no_consumers" | "consumers_full") => !is_paused,
             Some(_) => !is_paused && !is_full,
             None => !is_paused && !is_full && !is_open && !is_read,
         }

@@ -224,7 +224,7 @@ impl Tale {
         let call = self.asks_to(Verb::Final, offset, attempt);
         self.commits([
             ended(offset, attempt, How::Dead { asked: true }),
-            died(offset, attempt, "final", dead),
+            died(offset, attempt, "rejected", dead),
             buried(offset + 1, dead),
         ]);
         self.is_done(call, Reply::Settled);
@@ -383,7 +383,7 @@ pub(crate) fn letter(offset: u64, dead: u64) -> DeadLetter {
         partition: 0,
         offset,
         origin: id(offset),
-        reason: "final".into(),
+        reason: "rejected".into(),
         attempts: 1,
         last_error: "card_declined".into(),
         message: content(offset + 1),

@@ -17,14 +17,14 @@ pub(crate) struct Key {
     pub(crate) form: &'static str,
     /// What it is for.
     pub(crate) says: &'static str,
-    slot: fn(&mut Told) -> &mut dyn Slot,
+    slot: fn(&mut RawConfig) -> &mut dyn Slot,
 }
 
 const fn key(
     name: &'static str,
     form: &'static str,
     says: &'static str,
-    slot: fn(&mut Told) -> &mut dyn Slot,
+    slot: fn(&mut RawConfig) -> &mut dyn Slot,
 ) -> Key {
     Key { name, form, says, slot }
 }
@@ -91,7 +91,7 @@ impl Key {
 
     /// The flag and the variable, as an argument of clap. `-h` shows those that most people need.
     pub(crate) fn arg(&self) -> Arg {
-        let default = self.shown(&mut Told::default());
+        let default = self.shown(&mut RawConfig::default());
         // Leaked: clap wants names that stay, and they are few and made once.
         let arg = Arg::new(self.name)
             .long(&*self.flag().leak())
@@ -109,12 +109,12 @@ impl Key {
     }
 
     /// Reads a value into its place. False if it is none.
-    pub(crate) fn put(&self, told: &mut Told, given: &str) -> bool {
+    pub(crate) fn put(&self, told: &mut RawConfig, given: &str) -> bool {
         (self.slot)(told).put(given)
     }
 
     /// The value in its place.
-    pub(crate) fn shown(&self, told: &mut Told) -> Value {
+    pub(crate) fn shown(&self, told: &mut RawConfig) -> Value {
         (self.slot)(told).shown()
     }
 }
@@ -131,7 +131,7 @@ pub(crate) fn text(value: &Value) -> String {
 }
 
 /// What a server was told, in the form in which it is told.
-pub(crate) struct Told {
+pub(crate) struct RawConfig {
     server: Config,
     engine: Engine,
     data: PathBuf,
@@ -181,10 +181,10 @@ enum Profile {
     V1,
 }
 
-impl Default for Told {
-    fn default() -> Told {
+impl Default for RawConfig {
+    fn default() -> RawConfig {
         let server = Config::local(EngineConfig::Memory);
-        Told {
+        RawConfig {
             engine: Engine::Sqlite,
             data: "driftq-data".into(),
             database_url: None,
@@ -197,7 +197,7 @@ impl Default for Told {
     }
 }
 
-impl Told {
+impl RawConfig {
     /// The configuration of a server, or what is wrong with it.
     pub(crate) fn server(self) -> Result<Config, Vec<Fault>> {
         let engine = match (self.engine, self.database_url) {
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn every_setting_of_a_topic_has_a_default_that_can_be_set() {
-        let settings = serde_json::to_value(&Told::default().defaults.settings).unwrap();
+        let settings = serde_json::to_value(&RawConfig::default().defaults.settings).unwrap();
         for (name, value) in settings.as_object().unwrap() {
             let has = |name: &str| KEYS.iter().any(|key| key.name == name);
             match value.as_object() {
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn every_value_is_read_as_it_is_shown() {
         for key in KEYS {
-            let mut told = Told::default();
+            let mut told = RawConfig::default();
             let shown = key.shown(&mut told);
             assert!(key.put(&mut told, &text(&shown)), "{}", key.name);
             assert_eq!(key.shown(&mut told), shown, "{}", key.name);
@@ -320,9 +320,9 @@ mod tests {
     fn a_word_of_a_form_is_a_value_and_another_is_not() {
         for key in KEYS.iter().filter(|key| key.form.starts_with(char::is_lowercase)) {
             for word in key.form.split('|') {
-                assert!(key.put(&mut Told::default(), word), "{} {word}", key.name);
+                assert!(key.put(&mut RawConfig::default(), word), "{} {word}", key.name);
             }
-            assert!(!key.put(&mut Told::default(), "perhaps"), "{}", key.name);
+            assert!(!key.put(&mut RawConfig::default(), "perhaps"), "{}", key.name);
         }
     }
 }

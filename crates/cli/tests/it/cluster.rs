@@ -21,7 +21,7 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         $ driftq shard list
         ! error: there is only this node: several share a database with --engine postgres (FAILED_PRECONDITION, 409)
         [4]
-        $ driftq copy --data data 2>&1 | sed 's/process [0-9]*/process PID/'
+        $ driftq copy-to-postgres --data data 2>&1 | sed 's/process [0-9]*/process PID/'
         error: data is in use by process PID: stop it first, or give --data another directory
         $ driftq shard check
         ! error: the database holds no storage of DriftQ: give the URL of one that does
@@ -29,22 +29,22 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
     "#]]);
     assert_eq!(server.stop(), "");
     stage.check(&expect![[r#"
-        $ driftq copy --data data | grep -E '^(block|consumer_group|owner|page|topic) '
+        $ driftq copy-to-postgres --data data | grep -E '^(block|consumer_group|owner|page|topic) '
         block  1
         consumer_group  1
         owner  1
         page  1
         topic  1
         ! copied: serve the database from now on
-        $ driftq copy --data data
+        $ driftq copy-to-postgres --data data
         ! error: the directory was copied to this database before: serve the database
         [1]
         $ driftq serve --data data --log error
-        ! error: data was copied to a database: serve that. To go back, delete the database and run `driftq restored --data data`; what the database accepted is then lost
+        ! error: data was copied to a database: serve that. To go back, delete the database and run `driftq mark-restored --data data`; what the database accepted is then lost
         [1]
         $ driftq shard check -o ndjson | sed -E 's/"(batch|rows)":[0-9]+/"\1":SOME/g'
         {"batch":SOME,"epoch":1,"rows":SOME,"shard":0}
-        ! whole
+        ! ok
     "#]]);
     let server = stage.start(&["serve", "--engine", "postgres", "--log", "error"]);
     stage.check(&expect![[r#"
@@ -52,9 +52,9 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         acked
         $ driftq node list
         node  address  version  state  shards  joined
-        n_1  URL  VERSION  taking  1  TIME
+        n_1  URL  VERSION  active  1  TIME
         $ driftq shard list | sed -E 's/ [0-9]+ *$/ BATCH/'
-        shard  state  address  epoch  since  batch  put on
+        shard  state  address  epoch  since  batch  pinned to
         0  held  URL  2  TIME  BATCH
         $ driftq shard move 0 http://localhost:1
         ! error: no node is called http://localhost:1: `driftq node list` shows them (NOT_FOUND, 404)
@@ -68,21 +68,21 @@ fn a_directory_is_copied_served_from_a_database_looked_after_and_restored() {
         ! error: no other node takes shards: start one first (FAILED_PRECONDITION, 409)
         [4]
         $ driftq node undrain n_1 -o json | grep -o '"state":"[^"]*"'
-        "state":"taking"
+        "state":"active"
         $ driftq shard check --shard 9
         ! error: there is no shard 9: the database has 1, from 0
         [1]
         $ driftq shard check --shard 0 -o ndjson | sed -E 's/"(batch|rows)":[0-9]+/"\1":SOME/g'
         {"batch":SOME,"epoch":2,"rows":SOME,"shard":0}
-        ! whole
-        $ driftq restored | sed 's/restore [0-9]*/restore SOME/'
+        ! ok
+        $ driftq mark-restored | sed 's/restore [0-9]*/restore SOME/'
         ! error: the node at URL runs on the database: stop it, or wait until its lease is over
     "#]]);
     assert_eq!(server.stop(), "");
     stage.check(&expect![[r#"
-        $ driftq restored | sed 's/restore [0-9]*/restore SOME/'
+        $ driftq mark-restored | sed 's/restore [0-9]*/restore SOME/'
         restore SOME: start the servers
-        $ driftq restored --data data | sed 's/restore [0-9]*/restore SOME/'
+        $ driftq mark-restored --data data | sed 's/restore [0-9]*/restore SOME/'
         restore SOME: start the servers
     "#]]);
     let server = stage.start(&["serve", "--engine", "postgres", "--log", "error"]);

@@ -6,14 +6,14 @@ use crate::stage::Stage;
 
 /// Three effects: one at work, one in doubt, one parked that belongs to a message.
 fn begun(stage: &Stage) {
-    let begin = "/v1/idempotency/begin";
+    let begin = "/v1/effects/begin";
     stage.post(begin, r#"{"scope":"op/mail","key":"m","on_doubt":"retry","owner":"api-1"}"#);
     let named = r#"{"scope":"op/charge","key":"order-77","tenant_id":"acme","owner":"api-2","#;
     let began = stage.post(begin, &format!(r#"{named}"on_doubt":"probe"}}"#));
     let finish = |began: &serde_json::Value| {
         let token = &began["token"];
         let unknown = format!(r#"{{"token":{token},"status":"UNKNOWN","error":"timeout"}}"#);
-        stage.post("/v1/idempotency/finish", &unknown);
+        stage.post("/v1/effects/finish", &unknown);
     };
     finish(&began);
     stage.post("/v1/produce", r#"{"topic":"orders","value":"x"}"#);
@@ -144,7 +144,7 @@ fn effects_are_listed_shown_and_resolved() {
         $ driftq effect list
         scope  key  tenant  fence  owner  began  held until  in doubt since  because  message
     "#]]);
-    let raw = stage.get("/v1/idempotency?scope=op/charge&key=order-77&tenant_id=acme");
+    let raw = stage.get("/v1/effects?scope=op/charge&key=order-77&tenant_id=acme");
     let result = r#""result":{"z": 1, "charge":"ch_1", "amount": 10.50},"#;
     assert!(raw.contains(result), "as it was typed: {raw}");
 }

@@ -10,7 +10,7 @@ fn nack(stage: &Stage, reason: &str) {
     let received = stage.post("/v1/receive", receive);
     let token = &received["messages"][0]["lease"]["token"];
     let nack = serde_json::json!({ "items": [
-        { "op": "nack", "token": token, "reason": reason, "final": true }
+        { "op": "nack", "token": token, "reason": reason, "dead_letter": true }
     ] });
     stage.post("/v1/settle", &nack.to_string());
 }
@@ -27,10 +27,10 @@ fn tables_and_sentences_show_them_escaped_and_json_as_it_was() {
         0  0  m_1  k\u001b[31m\nred  v  TIME
         $ driftq dlq list orders
         id  group  reason  attempts  last error  dead since  state
-        m_2  g  final  1  boom\n  dead letter: m_forged\u001b]0;title\u0007  TIME  dead
+        m_2  g  rejected  1  boom\n  dead letter: m_forged\u001b]0;title\u0007  TIME  dead
         $ driftq explain orders/0/0 | sed 's/for [0-9]* ms/for SOME ms/'
         m_1 at orders/0/0, produced at TIME
-        g: a dead letter for SOME ms (final: boom\n  dead letter: m_forged\u001b]0;title\u0007)
+        g: a dead letter for SOME ms (rejected: boom\n  dead letter: m_forged\u001b]0;title\u0007)
           last error: boom\n  dead letter: m_forged\u001b]0;title\u0007
           dead letter: m_2
         $ driftq dlq list orders -o json | grep -o '"last_error":"[^"]*"'

@@ -39,13 +39,13 @@ fn a_data_directory_is_looked_into_checked_copied_and_served_again() {
         page  1
         record  1
         topic  1
-        ! whole
+        ! ok
         $ driftq check --data data -o ndjson
         {"rows":1,"table":"head"}
         {"rows":1,"table":"page"}
         {"rows":1,"table":"record"}
         {"rows":1,"table":"topic"}
-        ! whole
+        ! ok
         $ (umask 0; mkdir open shared); chmod g+w,o-w shared
         $ driftq serve --data open --log error
         ! error: other users can write to open (mode 0777): run `chmod go-w open`, or give --data a directory in it, which is then made

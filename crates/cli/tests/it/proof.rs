@@ -9,23 +9,23 @@ fn lived(stage: &Stage) {
     let post = |verb: &str, body: &str| stage.post(&format!("/v1/{verb}"), body);
     let finish = |began: &serde_json::Value, how: &str| {
         let token = &began["token"];
-        post("idempotency/finish", &format!(r#"{{"token":{token},"status":{how}}}"#));
+        post("effects/finish", &format!(r#"{{"token":{token},"status":{how}}}"#));
     };
     let named = r#"{"scope":"op/charge","key":"order-77","owner":"api-1","request":"12","#;
-    let began = post("idempotency/begin", &format!(r#"{named}"on_doubt":"retry"}}"#));
+    let began = post("effects/begin", &format!(r#"{named}"on_doubt":"retry"}}"#));
     finish(&began, r#""FAILED_RETRYABLE","error":"timeout""#);
     let again = r#"{"scope":"op/charge","key":"order-77","owner":"api-2"}"#;
-    finish(&post("idempotency/reacquire", again), r#""SUCCEEDED","result":{"charge":"ch_1"}"#);
+    finish(&post("effects/reacquire", again), r#""SUCCEEDED","result":{"charge":"ch_1"}"#);
     let named = r#"{"scope":"op/mail","key":"ü","tenant_id":"acme","#;
-    let began = post("idempotency/begin", &format!(r#"{named}"on_doubt":"park"}}"#));
+    let began = post("effects/begin", &format!(r#"{named}"on_doubt":"park"}}"#));
     finish(&began, r#""UNKNOWN""#);
     let by = r#""fence":1,"as":"failed","by":"ops","reason":"no such address"}"#;
-    post("idempotency/resolve", &format!("{named}{by}"));
+    post("effects/resolve", &format!("{named}{by}"));
     post("produce", r#"{"topic":"orders","value":"x","envelope":{"idempotency_key":"o-1"}}"#);
     let wanted = r#"{"topic":"orders","group":"biller","owner":"worker-a"}"#;
     let lease = &post("receive", wanted)["messages"][0]["lease"]["token"];
     let begin = format!(r#"{{"lease_token":{lease},"key":"fee","on_doubt":"park"}}"#);
-    let token = &post("idempotency/begin", &begin)["token"];
+    let token = &post("effects/begin", &begin)["token"];
     let effects = format!(r#"[{{"token":{token},"status":"SUCCEEDED"}}]"#);
     post("commit", &format!(r#"{{"token":{lease},"effects":{effects},"result":7}}"#));
 }
@@ -41,7 +41,7 @@ fn an_export_is_verified_without_a_server() {
         ! written: 0 decisions
         $ driftq verify empty.ndjson
         namespace  shard  decisions  tip
-        ! whole: 0 decisions about 0 effects, none with two accepted outcomes
+        ! ok: 0 decisions about 0 effects, none with two accepted outcomes
         $ driftq export
         ! error: the following required arguments were not provided:
         !   --effects
@@ -63,7 +63,7 @@ fn an_export_is_verified_without_a_server() {
         $ driftq verify effects.ndjson | sed 's/[0-9a-f]\{64\}/HASH/'
         namespace  shard  decisions  tip
         default  0  11  HASH
-        ! whole: 11 decisions about 4 effects, none with two accepted outcomes
+        ! ok: 11 decisions about 4 effects, none with two accepted outcomes
         $ driftq verify effects.ndjson -o json | sed 's/[0-9a-f]\{64\}/HASH/'
         {
           "chains": [
@@ -77,7 +77,7 @@ fn an_export_is_verified_without_a_server() {
           "decisions": 11,
           "effects": 4
         }
-        ! whole: 11 decisions about 4 effects, none with two accepted outcomes
+        ! ok: 11 decisions about 4 effects, none with two accepted outcomes
         $ driftq export --effects
         ! error: no server at URL: start one with `driftq dev`, or give --url
         [7]

@@ -25,7 +25,11 @@ fn commands() -> Vec<String> {
     let files = std::fs::read_dir(to).expect("pages were written");
     let name = |file: std::io::Result<std::fs::DirEntry>| {
         let name = file.expect("a page").file_name().into_string().expect("a plain name");
-        name.trim_end_matches(".1").replace('-', " ")
+        let words = name.trim_end_matches(".1").replace('-', " ");
+        // The only commands of more than one word.
+        words
+            .replace("mark restored", "mark-restored")
+            .replace("copy to postgres", "copy-to-postgres")
     };
     let mut commands: Vec<String> = files.map(name).collect();
     commands.sort();

@@ -144,12 +144,16 @@ fn messages_go_in_and_out() {
         "value":"pay 12"
         $ driftq group show orders other | grep leased
         leased  1
-        partition  next  committed  backlog  leased  waiting  blocked
+        partition  next to deliver  settled through  backlog  leased  waiting  blocked
         $ driftq consume nowhere biller
         ! error: topic "nowhere" does not exist; create it with: driftq topic create nowhere (NOT_FOUND, 404)
         [3]
         $ driftq consume orders other --credit 0 --count 1
-        ! error: invalid value '0' for '--credit <CREDIT>': 0 is not in 1..=10000
+        ! error: unexpected argument '--credit' found
+        !
+        !   tip: to pass '--credit' as a value, use '-- --credit'
+        !
+        ! Usage: driftq consume <TOPIC> <GROUP>
         !
         ! For more information, try '--help'.
         [2]
@@ -181,9 +185,9 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         $ driftq extend lt_1 --lease-ms 60000
         yours until TIME
         $ driftq nack lt_1 --final --delay-ms 5
-        ! error: the argument '--final' cannot be used with '--delay-ms <DELAY_MS>'
+        ! error: the argument '--dead-letter' cannot be used with '--delay-ms <DELAY_MS>'
         !
-        ! Usage: driftq nack --final --url <URL> <TOKEN>
+        ! Usage: driftq nack --dead-letter --url <URL> <TOKEN>
         !
         ! For more information, try '--help'.
         [2]
@@ -200,7 +204,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         [2]
         $ driftq dlq list orders
         id  group  reason  attempts  last error  dead since  state
-        m_2  biller  final  1  card_declined  TIME  dead
+        m_2  biller  rejected  1  card_declined  TIME  dead
         $ driftq topic delete dlq.orders --yes
         ! error: a dead-letter topic goes with its source; delete dead letters with: driftq dlq purge (FAILED_PRECONDITION, 409)
         [4]
@@ -210,13 +214,13 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         dead letters: 1
         $ driftq dlq list orders --why tired
         ! error: invalid value 'tired' for '--why <WHY>'
-        !   [possible values: exhausted, final, deadline, undeliverable]
+        !   [possible values: exhausted, rejected, deadline, undeliverable]
         !
         ! For more information, try '--help'.
         [2]
         $ driftq explain orders/0/0 | sed -E 's/for [0-9.]+ m?s/for A WHILE/'
         m_1 at orders/0/0, produced at TIME
-        biller: a dead letter for A WHILE (final: card_declined)
+        biller: a dead letter for A WHILE (rejected: card_declined)
           last error: card_declined
           dead letter: m_2
         $ driftq dlq redrive orders --error card --dry-run
@@ -263,7 +267,7 @@ fn groups_are_made_paused_moved_and_explained() {
         leased  0
         waiting  0
 
-        partition  next  committed  backlog  leased  waiting  blocked
+        partition  next to deliver  settled through  backlog  leased  waiting  blocked
         0  0  -1  1  0  0  no_consumers
         $ driftq group create orders late --start never
         ! error: invalid value 'never' for '--start <START>'
@@ -297,7 +301,7 @@ fn groups_are_made_paused_moved_and_explained() {
         paused by  ops
         paused because  bad deploy 41f2
 
-        partition  next  committed  backlog  leased  waiting  blocked
+        partition  next to deliver  settled through  backlog  leased  waiting  blocked
         0  0  -1  1  0  0  paused
         $ driftq group seek orders biller latest --dry-run
         would deliver 0 again, skips 1, drops 0 open

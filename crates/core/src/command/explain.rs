@@ -32,14 +32,16 @@ pub enum Explained {
     /// Of a group.
     Group {
         /// What it is, why, and what happens next, for people.
-        says: Text,
+        #[serde(rename = "says")]
+        summary: Text,
         /// The group.
         view: Box<GroupView>,
     },
     /// Of an effect.
     Effect {
         /// What it is, why, and what happens next, for people.
-        says: Text,
+        #[serde(rename = "says")]
+        summary: Text,
         /// The effect.
         view: Box<EffectView>,
     },
@@ -119,7 +121,8 @@ pub struct InGroup {
     /// In one word.
     pub state: ExplainState,
     /// What it is, why, and what happens next, for people.
-    pub says: Text,
+    #[serde(rename = "says")]
+    pub summary: Text,
     /// Deliveries that counted, as far as is known.
     pub attempts: u32,
     /// How many there may be; −1 is any number.

@@ -140,7 +140,7 @@ fn open_messages_count_until_they_are_settled() {
             full: messages, held by biller
         4s bury orders/biller 0:1.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         5s produce orders m2
             stored 0:2
@@ -201,7 +201,7 @@ fn dead_letters_are_exempt() {
             a gets orders/biller 0:2.1 "m2" spent 1 until 35s
         6s bury orders/biller 0:2.1
             ok
-            dead letter 0:2 final after 1 of biller, "nack"
+            dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
         7s view dlq.orders
             dlq.orders (dead letters) 0..3 (6 bytes), dead 0, groups []
@@ -284,7 +284,7 @@ fn while_the_storage_is_nearly_full_nothing_new_is_stored_and_everything_is_sett
             a gets orders/biller 0:2.1 "m2" spent 1 until 31s
         2s bury orders/biller 0:2.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
         2s storage low
             ok

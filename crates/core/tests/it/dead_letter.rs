@@ -71,10 +71,10 @@ fn a_final_nack_makes_a_dead_letter_at_once() {
             joined
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
         2s bury orders/biller 0:0.1 reason="no such customer" delay=1s
-            refused: delay_ms: does not go with final
+            refused: delay_ms: does not go with dead_letter
         3s bury orders/biller 0:0.1 reason="no such customer"
             ok
-            dead letter 0:0 final after 1 of biller, "no such customer"
+            dead letter 0:0 rejected after 1 of biller, "no such customer"
             orders/biller 0:0 dead
         4s bury orders/biller 0:0.1
             ok
@@ -182,7 +182,7 @@ fn a_dead_letter_is_found_although_nothing_of_it_was_in_memory() {
         3s crash
         4s bury orders/biller 0:1.1 reason="no such customer"
             ok
-            dead letter 0:0 final after 1 of biller, "no such customer"
+            dead letter 0:0 rejected after 1 of biller, "no such customer"
             orders/biller 0:1 dead
         20s crash
             orders/biller 0:2 expired, due 13.922s
@@ -217,15 +217,15 @@ fn the_dead_letter_topic_is_made_with_the_first_of_them_and_has_the_same_partiti
         2s bury orders/biller 2:0.1 + bury orders/biller 0:0.1
             ok
             ok
-            dead letter 2:0 final after 1 of biller, "nack"
+            dead letter 2:0 rejected after 1 of biller, "nack"
             orders/biller 2:0 dead
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s view dlq.orders
             dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), 0..1 (2 bytes), dead 0, groups []
         4s bury orders/biller 2:1.1
             ok
-            dead letter 2:1 final after 1 of biller, "nack"
+            dead letter 2:1 rejected after 1 of biller, "nack"
             orders/biller 2:1 dead
         5s view dlq.orders
             dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), 0..2 (4 bytes), dead 0, groups []
@@ -254,11 +254,11 @@ fn each_dead_letter_has_a_page_of_its_own() {
             ok
             ok
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
-            dead letter 0:2 final after 1 of biller, "nack"
+            dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
         3s rows page dead
             page 4, dead 3
@@ -286,11 +286,11 @@ fn each_group_has_its_own_dead_letter() {
             b gets orders/mailer 0:0.1 "hello" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s bury orders/mailer 0:0.1
             ok
-            dead letter 0:1 final after 1 of mailer, "nack"
+            dead letter 0:1 rejected after 1 of mailer, "nack"
             orders/mailer 0:0 dead
         4s view orders
             orders 0..1 (5 bytes), dead 2, groups ["biller", "mailer"]

@@ -26,29 +26,29 @@ fn the_newest_come_first_with_or_without_their_messages() {
             a gets orders/biller 1:0.1 "m1" spent 1 until 31s
         2s bury orders/biller 0:0.1 reason=first
             ok
-            dead letter 0:0 final after 1 of biller, "first"
+            dead letter 0:0 rejected after 1 of biller, "first"
             orders/biller 0:0 dead
         3s bury orders/biller 1:0.1 reason=second
             ok
-            dead letter 1:0 final after 1 of biller, "second"
+            dead letter 1:0 rejected after 1 of biller, "second"
             orders/biller 1:0 dead
         4s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         5s dead orders
-            0:1 final of biller at 4s "nack"; 1:0 final of biller at 3s "second"; 0:0 final of biller at 2s "first" (scanned 3, the end)
+            0:1 rejected of biller at 4s "nack"; 1:0 rejected of biller at 3s "second"; 0:0 rejected of biller at 2s "first" (scanned 3, the end)
         5s dead orders values
-            0:1 final of biller at 4s "nack" m2; 1:0 final of biller at 3s "second" m1; 0:0 final of biller at 2s "first" m0 (scanned 3, the end)
+            0:1 rejected of biller at 4s "nack" m2; 1:0 rejected of biller at 3s "second" m1; 0:0 rejected of biller at 2s "first" m0 (scanned 3, the end)
         5s dead orders limit=2
-            0:1 final of biller at 4s "nack"; 1:0 final of biller at 3s "second" (scanned 2, more)
+            0:1 rejected of biller at 4s "nack"; 1:0 rejected of biller at 3s "second" (scanned 2, more)
         5s dead orders below=1:0 limit=2
-            0:0 final of biller at 2s "first" (scanned 1, the end)
+            0:0 rejected of biller at 2s "first" (scanned 1, the end)
         6s crash
         7s dead orders values
-            0:1 final of biller at 4s "nack" m2; 1:0 final of biller at 3s "second" m1; 0:0 final of biller at 2s "first" m0 (scanned 3, the end)
+            0:1 rejected of biller at 4s "nack" m2; 1:0 rejected of biller at 3s "second" m1; 0:0 rejected of biller at 2s "first" m0 (scanned 3, the end)
         7s dead orders below=1:0 values
-            0:0 final of biller at 2s "first" m0 (scanned 1, the end)
+            0:0 rejected of biller at 2s "first" m0 (scanned 1, the end)
         8s dead nothing
             refused: no such topic
     "#]]);
@@ -80,7 +80,7 @@ fn filters_are_all_of_what_is_given() {
             orders/biller 0:1 dead
         4s bury orders/biller 0:2.1 reason=other
             ok
-            dead letter 0:2 final after 1 of biller, "other"
+            dead letter 0:2 rejected after 1 of biller, "other"
             orders/biller 0:2 dead
         5s join b orders/mailer credit=1
             joined
@@ -88,15 +88,15 @@ fn filters_are_all_of_what_is_given() {
             b gets orders/mailer 0:0.1 "m0" spent 1 until 35s
         6s bury orders/mailer 0:0.1
             ok
-            dead letter 0:4 final after 1 of mailer, "nack"
+            dead letter 0:4 rejected after 1 of mailer, "nack"
             orders/mailer 0:0 dead
             b gets orders/mailer 0:2.1 "m2" spent 1 until 36s
         9s dead orders group=biller
-            0:2 final of biller at 4s "other"; 0:1 deadline of biller at 3s "card lost"; 0:0 exhausted of biller at 2s "card declined" (scanned 5, the end)
+            0:2 rejected of biller at 4s "other"; 0:1 deadline of biller at 3s "card lost"; 0:0 exhausted of biller at 2s "card declined" (scanned 5, the end)
         9s dead orders tenant=acme
-            0:4 final of mailer at 6s "nack"; 0:0 exhausted of biller at 2s "card declined" (scanned 5, the end)
+            0:4 rejected of mailer at 6s "nack"; 0:0 exhausted of biller at 2s "card declined" (scanned 5, the end)
         9s dead orders run=r1 tenant=default
-            0:2 final of biller at 4s "other" (scanned 5, the end)
+            0:2 rejected of biller at 4s "other" (scanned 5, the end)
         9s dead orders error=card
             0:1 deadline of biller at 3s "card lost"; 0:0 exhausted of biller at 2s "card declined" (scanned 5, the end)
         9s dead orders error="card l"
@@ -111,11 +111,11 @@ fn filters_are_all_of_what_is_given() {
             redriven as 0:3
             a gets orders/biller 0:3.1 "m0" spent 1 until 39s redriven 1 times from 0:0
         9s dead orders group=biller
-            0:2 final of biller at 4s "other"; 0:1 deadline of biller at 3s "card lost" (scanned 5, the end)
+            0:2 rejected of biller at 4s "other"; 0:1 deadline of biller at 3s "card lost" (scanned 5, the end)
         9s dead orders state=redriven
             0:0 exhausted of biller at 2s "card declined", redriven as 0:3 (scanned 5, the end)
         9s dead orders state=all limit=1
-            0:4 final of mailer at 6s "nack" (scanned 1, more)
+            0:4 rejected of mailer at 6s "nack" (scanned 1, more)
     "#]]);
 }
 
@@ -133,14 +133,14 @@ fn what_is_decided_and_not_durable_is_seen() {
             a gets orders/biller 0:1.1 "m1" spent 1 until 31s
         2s bury orders/biller 0:0.1 + dead orders
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
-            0:0 final of biller at 2s "nack" (scanned 1, the end)
+            0:0 rejected of biller at 2s "nack" (scanned 1, the end)
         3s bury orders/biller 0:1.1 + redrive orders 0:0 + dead orders state=all values
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
-            0:1 final of biller at 3s "nack" m1; 0:0 final of biller at 2s "nack" m0 (scanned 2, the end)
+            0:1 rejected of biller at 3s "nack" m1; 0:0 rejected of biller at 2s "nack" m0 (scanned 2, the end)
             redriven as 0:2
             a gets orders/biller 0:2.1 "m0" spent 1 until 33s redriven 1 times from 0:0
     "#]]);

@@ -24,24 +24,24 @@ fn dead_letters_go_after_their_time() {
             a gets orders/biller 1:0.1 "m1" spent 1 until 3700s
         110s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         115s bury orders/biller 1:0.1
             ok
-            dead letter 1:0 final after 1 of biller, "nack"
+            dead letter 1:0 rejected after 1 of biller, "nack"
             orders/biller 1:0 dead
         150s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         189s dead orders
-            0:1 final of biller at 150s "nack"; 1:0 final of biller at 115s "nack"; 0:0 final of biller at 110s "nack" (scanned 3, the end)
+            0:1 rejected of biller at 150s "nack"; 1:0 rejected of biller at 115s "nack"; 0:0 rejected of biller at 110s "nack" (scanned 3, the end)
         191s dead orders
             dead letter 0:0 is gone
-            0:1 final of biller at 150s "nack"; 1:0 final of biller at 115s "nack" (scanned 2, the end)
+            0:1 rejected of biller at 150s "nack"; 1:0 rejected of biller at 115s "nack" (scanned 2, the end)
         201s dead orders
             dead letter 1:0 is gone
-            0:1 final of biller at 150s "nack" (scanned 1, the end)
+            0:1 rejected of biller at 150s "nack" (scanned 1, the end)
         201s view orders
             orders 0..2 (4 bytes), 0..1 (2 bytes), dead 1, groups ["biller"], changed dlq_retention_ms
         201s view dlq.orders
@@ -68,25 +68,25 @@ fn without_the_setting_they_stay_for_ever_and_with_it_the_old_ones_go_at_once() 
             a gets orders/biller 0:1.1 "m1" spent 1 until 43300s
         110s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3000s crash
         4000s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         4001s dead orders
-            0:1 final of biller at 4000s "nack"; 0:0 final of biller at 110s "nack" (scanned 2, the end)
+            0:1 rejected of biller at 4000s "nack"; 0:0 rejected of biller at 110s "nack" (scanned 2, the end)
         4002s patch orders dlq_retention=80s
             orders 0..2 (4 bytes), dead 2, groups ["biller"], changed dlq_retention_ms
             dead letter 0:0 is gone
         4002s dead orders
-            0:1 final of biller at 4000s "nack" (scanned 1, the end)
+            0:1 rejected of biller at 4000s "nack" (scanned 1, the end)
         4010s patch orders reset=dlq_retention_ms
             orders 0..2 (4 bytes), dead 1, groups ["biller"]
         9000s dead orders
             trim 0:0..2
-            0:1 final of biller at 4000s "nack" (scanned 1, the end)
+            0:1 rejected of biller at 4000s "nack" (scanned 1, the end)
         9001s patch orders dlq_retention=1h
             orders 2..2 (0 bytes), dead 1, groups ["biller"], changed dlq_retention_ms
             dead letter 0:1 is gone
@@ -109,14 +109,14 @@ fn after_a_recovery_the_old_ones_go_and_redriven_ones_too() {
             a gets orders/biller 0:1.1 "m1" spent 1 until 130s
         110s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         111s redrive orders 0:0
             redriven as 0:2
             a gets orders/biller 0:2.1 "m0" spent 1 until 141s redriven 1 times from 0:0
         112s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         113s view orders
             orders 0..3 (6 bytes), dead 1, groups ["biller"], changed dlq_retention_ms
@@ -148,15 +148,15 @@ fn whoever_reads_them_passes_over_those_that_are_gone() {
             a gets orders/biller 0:2.1 "m2" spent 1 until 3700s
         110s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         110s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         150s bury orders/biller 0:2.1
             ok
-            dead letter 0:2 final after 1 of biller, "nack"
+            dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
         151s join u dlq.orders/undertaker credit=1 lease=1h
             joined
@@ -170,7 +170,7 @@ fn whoever_reads_them_passes_over_those_that_are_gone() {
             dlq.orders/undertaker 0:0 purged
             dead letter 0:0 is gone
             u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 3790s
-            next 3 of 3, committed 1, backlog 1, leased 1, waiting 0, no_credit
+            next 3 of 3, committed 1, backlog 1, leased 1, waiting 0, consumers_full
         200s view dlq.orders/late
             next 1 of 3, committed 0, backlog 2, leased 0, waiting 0, no_consumers
         201s join v dlq.orders/late

@@ -99,7 +99,7 @@ fn a_deleted_topic_leaves_nothing_behind() {
         2s bury orders/biller 0:0.1 + nack orders/biller 0:1.1 reason=x
             ok
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
             orders/biller 0:1 nacked, due 2.999s
         2s join c dlq.orders/clerk
@@ -200,7 +200,7 @@ fn a_topic_created_again_may_have_another_shape_and_has_no_dead_letters() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s delete orders
             deleted 1 messages, 1 dead letters
@@ -228,7 +228,7 @@ fn a_topic_created_again_may_have_another_shape_and_has_no_dead_letters() {
             b gets orders/biller 2:0.1 "m0" spent 1 until 35s
         6s bury orders/biller 2:0.1
             ok
-            dead letter 2:0 final after 1 of biller, "nack"
+            dead letter 2:0 rejected after 1 of biller, "nack"
             orders/biller 2:0 dead
         7s view dlq.orders
             dlq.orders (dead letters) 0..0 (0 bytes), 0..0 (0 bytes), 0..1 (2 bytes), dead 0, groups []
@@ -250,7 +250,7 @@ fn a_dead_letter_topic_cannot_be_deleted_alone() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s delete dlq.orders
             refused: a dead-letter topic goes with its source
@@ -386,7 +386,7 @@ fn what_would_go_is_said_and_nothing_goes() {
             a gets orders/biller 1:0.1 "m2" spent 1 until 32s
         3s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         4s join d dlq.orders/undertaker
             joined

@@ -116,7 +116,7 @@ fn a_consumer_holds_no_more_messages_than_its_credit() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
             a gets orders/biller 0:1.1 "m1" spent 1 until 31s
         2s view orders/biller
-            next 2 of 3, committed -1, backlog 3, leased 2, waiting 0, no_credit
+            next 2 of 3, committed -1, backlog 3, leased 2, waiting 0, consumers_full
         3s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked
@@ -138,7 +138,7 @@ fn a_poll_is_given_what_one_batch_has_for_it_and_no_more() {
         2s produce orders m1
             stored 0:1
         3s view orders/biller
-            next 1 of 2, committed -1, backlog 2, leased 1, waiting 0, no_credit
+            next 1 of 2, committed -1, backlog 2, leased 1, waiting 0, consumers_full
     "#]]);
 }
 
@@ -289,7 +289,7 @@ fn a_consumer_that_leaves_may_still_settle_and_the_rest_goes_to_others() {
             ok
             orders/biller 0:0 acked
         5s view orders/biller
-            next 2 of 2, committed 0, backlog 1, leased 1, waiting 0, no_credit
+            next 2 of 2, committed 0, backlog 1, leased 1, waiting 0, consumers_full
     "#]]);
 }
 

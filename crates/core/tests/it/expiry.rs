@@ -53,7 +53,7 @@ fn ends_of_deliveries_are_dropped_after_their_time() {
             ok
             ok
             orders/biller 0:0 acked
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
             orders/biller 0:2 nacked, due 1002s
         1003s ack orders/biller 0:2.2

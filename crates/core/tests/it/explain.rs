@@ -27,13 +27,13 @@ fn a_message_from_its_beginning_to_its_end() {
         4s explain orders 0:0
             orders 0:0 m0; biller leased: attempt 1 of 3 is with a for 29.0 s more
         4s explain orders 0:1
-            orders 0:1 m1; biller ready: not delivered yet, and next in line; nothing is delivered: every consumer holds as much as it may [no_credit]
+            orders 0:1 m1; biller ready: not delivered yet, and next in line; nothing is delivered: every consumer holds as much as it may [consumers_full]
         5s nack orders/biller 0:0.1 reason=timeout
             ok
             orders/biller 0:0 nacked, due 8.862s
             a gets orders/biller 0:1.1 "m1" spent 1 until 35s
         6s explain orders 0:0
-            orders 0:0 m0; biller waiting: attempt 1 failed (timeout); attempt 2 of 3 is due in 2.8 s [no_credit]
+            orders 0:0 m0; biller waiting: attempt 1 failed (timeout); attempt 2 of 3 is due in 2.8 s [consumers_full]
         7s ack orders/biller 0:1.1
             ok
             orders/biller 0:1 acked
@@ -121,15 +121,15 @@ fn a_dead_letter_is_told_until_it_is_purged() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s bury orders/biller 0:0.1 reason="card declined"
             ok
-            dead letter 0:0 final after 1 of biller, "card declined"
+            dead letter 0:0 rejected after 1 of biller, "card declined"
             orders/biller 0:0 dead
         5s explain orders 0:0
-            orders 0:0 m0; biller dead: a dead letter for 3.0 s (final: card declined) [dead letter 0:0]; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is there [no_consumers]
+            orders 0:0 m0; biller dead: a dead letter for 3.0 s (rejected: card declined) [dead letter 0:0]; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is there [no_consumers]
         6s redrive orders 0:0
             redriven as 0:1
             a gets orders/biller 0:1.1 "m0" spent 1 until 36s redriven 1 times from 0:0
         7s explain orders 0:0
-            orders 0:0 m0; biller dead: a dead letter for 5.0 s (final: card declined); brought back by ops as m_aaaacaab [dead letter 0:0]; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is there [no_consumers]
+            orders 0:0 m0; biller dead: a dead letter for 5.0 s (rejected: card declined); brought back by ops as m_aaaacaab [dead letter 0:0]; mailer ready: not delivered yet, and next in line; nothing is delivered: no consumer is there [no_consumers]
         7s explain orders 0:1
             orders 0:1 m0; biller leased: attempt 1 of 20 is with a for 29.0 s more; mailer settled: not for this group: it was redriven for biller
         8s join u dlq.orders/undertaker

@@ -20,7 +20,7 @@ fn topics_are_listed_by_name_and_dead_letters_are_topics() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 32s
         3s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         4s topics default
             dlq.orders (dead letters) 0..1 (2 bytes), 0..0 (0 bytes), dead 0, groups []; orders 0..1 (2 bytes), 0..0 (0 bytes), dead 1, groups ["biller"]; refunds 0..0 (0 bytes), dead 0, groups [], changed lease_ms

@@ -165,9 +165,9 @@ fn groups_do_not_wait_for_each_other() {
             orders/fast 0:1 acked
             b gets orders/fast 0:2.1 "m2" spent 1 until 33s
         4s view orders/slow
-            next 1 of 3, committed -1, backlog 3, leased 1, waiting 0, no_credit
+            next 1 of 3, committed -1, backlog 3, leased 1, waiting 0, consumers_full
         4s view orders/fast
-            next 3 of 3, committed 1, backlog 1, leased 1, waiting 0, no_credit
+            next 3 of 3, committed 1, backlog 1, leased 1, waiting 0, consumers_full
     "#]]);
 }
 
@@ -193,7 +193,7 @@ fn partitions_are_ordered_each_by_itself() {
             orders/biller 0:0 nacked, due 3603s
             w gets orders/biller 2:1.1 "c1" spent 1 until 33s
         4s view orders/biller
-            next 2 of 2, committed -1, backlog 2, leased 1, waiting 1 (first 3603s), no_credit; next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_credit; next 2 of 2, committed -1, backlog 2, leased 2, waiting 0, no_credit
+            next 2 of 2, committed -1, backlog 2, leased 1, waiting 1 (first 3603s), consumers_full; next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, consumers_full; next 2 of 2, committed -1, backlog 2, leased 2, waiting 0, consumers_full
     "#]]);
 }
 

@@ -276,7 +276,7 @@ fn what_a_dead_letter_brought_forth_and_nobody_takes_lies_beside_it() {
                 a gets orders/biller 0:0.1 "a" spent 1 until 10s
             1s bury orders/biller 0:0.1
                 ok
-                dead letter 0:0 final after 1 of biller, "nack"
+                dead letter 0:0 rejected after 1 of biller, "nack"
                 orders/biller 0:0 dead
             2s join b dlq.orders/ops lease=10s credit=1 owner=w2
                 joined

@@ -57,7 +57,7 @@ fn a_dead_letter_topic_is_not_patched() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s patch dlq.orders lease=1s
             refused: a dead-letter topic goes with its source
@@ -172,7 +172,7 @@ fn a_longer_memory_does_not_make_a_forgotten_death_an_ack() {
         1s bury orders/biller 0:0.1 + ack orders/biller 0:1.1
             ok
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
             orders/biller 0:1 acked
         2s ack orders/biller 0:0.1
@@ -214,7 +214,7 @@ fn a_second_patch_does_not_make_the_first_forget_what_it_forgot() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 30s
         1s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         1h patch orders dedupe=2d
             orders 0..1 (2 bytes), dead 1, groups ["biller"], changed dedupe_ttl_ms effect_ttl_ms

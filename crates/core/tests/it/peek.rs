@@ -220,7 +220,7 @@ fn a_message_for_one_group_is_settled_for_the_others() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s pause orders/biller
             ok

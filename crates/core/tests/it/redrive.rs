@@ -30,7 +30,7 @@ fn a_dead_letter_comes_back_to_the_end_of_its_partition_and_to_its_group_only() 
             orders/biller 1:1 acked
         2s bury orders/biller 1:0.1
             ok
-            dead letter 1:0 final after 1 of biller, "nack"
+            dead letter 1:0 rejected after 1 of biller, "nack"
             orders/biller 1:0 dead
         3s redrive orders 1:0
             redriven as 1:2
@@ -69,7 +69,7 @@ fn a_redrive_is_found_again_after_a_crash() {
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s crash
         4s redrive orders 0:0 + redrive orders 0:0
@@ -102,14 +102,14 @@ fn a_deadline_goes_with_a_redrive_if_that_is_what_killed_it_and_stays_if_not() {
             a gets orders/biller 0:1.1 "late" spent 1 until 42s redriven 1 times from 0:0
         13s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         14s produce orders m2 deadline=20s
             stored 0:2
             a gets orders/biller 0:2.1 "m2" spent 1 until 44s
         15s bury orders/biller 0:2.1
             ok
-            dead letter 0:2 final after 1 of biller, "nack"
+            dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
         21s redrive orders 0:2
             redriven as 0:3
@@ -129,7 +129,7 @@ fn a_dead_letter_whose_group_is_gone_is_not_brought_back() {
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s delete orders/biller
             deleted with backlog 0, open 0
@@ -159,7 +159,7 @@ fn a_dead_letter_survives_the_deletion_of_its_group_and_not_of_its_topic() {
             a gets orders/biller 0:0.1 "hello" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s delete orders
             deleted 1 messages, 1 dead letters

@@ -161,7 +161,7 @@ fn a_redriven_message_counts_by_when_it_came_back() {
             a gets orders/biller 0:1.1 "m1" spent 1 until 33s
         4s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         5s redrive orders 0:0
             redriven as 0:2

@@ -48,7 +48,7 @@ fn everybody_holding_what_they_may_is_no_credit() {
             joined
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s view orders/biller
-            next 1 of 2, committed -1, backlog 2, leased 1, waiting 0, no_credit
+            next 1 of 2, committed -1, backlog 2, leased 1, waiting 0, consumers_full
     "#]]);
 }
 

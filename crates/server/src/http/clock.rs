@@ -15,7 +15,7 @@ use super::operation::Unmet;
 use super::request::{ApiRequest, Param};
 
 /// The text that reports a jump.
-pub(super) fn says(held: HeldJump) -> String {
+pub(super) fn summary(held: HeldJump) -> String {
     let ahead = held.ahead_ms / 1_000;
     format!("{ahead} s ahead, not followed; set it right, or run `driftq clock confirm`")
 }
@@ -25,7 +25,7 @@ pub(super) fn held(app: &App) -> Option<HeldClock> {
     app.clock.held().map(|held| HeldClock {
         ahead_ms: held.ahead_ms,
         since: convert::time(held.since),
-        says: format!("the clock is {}", says(held)),
+        summary: format!("the clock is {}", summary(held)),
     })
 }
 

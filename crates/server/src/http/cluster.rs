@@ -70,10 +70,10 @@ impl Census {
             address: row.address.to_string(),
             version: row.version.to_string(),
             state: match self.view.nodes.get(&node).map(|view| view.part) {
-                Some(Part::Takes) => NodeState::Taking,
+                Some(Part::Takes) => NodeState::Active,
                 Some(Part::Stops) => NodeState::Stopping,
                 Some(Part::Drained) => NodeState::Drained,
-                Some(Part::DuplicateAddress(_)) => NodeState::Beside,
+                Some(Part::DuplicateAddress(_)) => NodeState::DuplicateAddress,
                 None => NodeState::Gone,
             },
             shards: held as u32,
@@ -101,7 +101,7 @@ impl Census {
             since: far.and_then(|far| far.since).map(time),
             batch: far.map_or(0, |far| far.batch.0),
             // On a node that is gone it is put nowhere.
-            put: held.pinned_to.filter(|node| self.view.nodes.contains_key(node)).map(id),
+            pinned_to: held.pinned_to.filter(|node| self.view.nodes.contains_key(node)).map(id),
         })
     }
 }

@@ -51,17 +51,17 @@ pub(crate) async fn commit(
 }
 
 fn commit_of(app: &App, asked: CommitRequest) -> Result<Commit, ApiError> {
-    let CommitRequest { token, settle, reason, delay_ms, is_final, effects, .. } = asked;
+    let CommitRequest { token, settle, reason, delay_ms, dead_letter, effects, .. } = asked;
     let (produce, pointers, result) = (asked.produce, asked.pointers, asked.result);
-    let has_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some();
+    let has_nack = reason.is_some() || delay_ms.is_some() || dead_letter.is_some();
     let reason = reason.filter(|reason| !reason.is_empty()).map(Into::into);
-    let ending = match (settle.unwrap_or(CommitSettle::Ack), is_final.unwrap_or(false)) {
+    let ending = match (settle.unwrap_or(CommitSettle::Ack), dead_letter.unwrap_or(false)) {
         (CommitSettle::Ack, _) if has_nack => {
-            return Err(ApiError::invalid("", "reason, delay_ms and final belong to a nack"));
+            return Err(ApiError::invalid("", "reason, delay_ms and dead_letter belong to a nack"));
         }
         (CommitSettle::Ack, _) => Ending::Ack,
         (CommitSettle::Nack, true) if delay_ms.is_some() => {
-            return Err(ApiError::invalid("delay_ms", "a final nack has no delay"));
+            return Err(ApiError::invalid("delay_ms", "a nack with dead_letter has no delay"));
         }
         (CommitSettle::Nack, true) => Ending::Final(reason),
         (CommitSettle::Nack, false) => {

@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, Response, header};
 use driftq_api::message::{Consume, Delivery};
-use driftq_api::number::{Credit, LeaseMs};
+use driftq_api::number::{LeaseMs, Prefetch};
 use driftq_core::command::{Join, Peer, PeerKind};
 use driftq_core::{Line, Session};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,12 +17,12 @@ use super::convert;
 use super::counted::Counted;
 use super::input::Input;
 use super::operation::{Missing, Query, QueryForm};
-use super::request::{ApiRequest, Param, field};
+use super::request::{ApiRequest, Param, alias, field};
 use super::session::Connection;
 use crate::node::Node;
 
 /// Unsettled deliveries a stream may hold that does not say how many.
-const CREDIT: u32 = 2;
+const PREFETCH: u32 = 2;
 /// The most bytes of one chunk, about.
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -32,7 +32,8 @@ impl ApiRequest for Consume {
         field("group"),
         field("owner"),
         field("lease_ms"),
-        field("credit"),
+        field("prefetch"),
+        alias("credit", "prefetch"),
         field("start"),
     ];
 }
@@ -67,7 +68,7 @@ pub(crate) async fn by_body(
 }
 
 async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Response<Body>, ApiError> {
-    let Consume { topic, group, owner, lease_ms, credit, start } = asked;
+    let Consume { topic, group, owner, lease_ms, prefetch, start } = asked;
     let start = convert::start(start);
     let share = app.consumer_share()?;
     let credit_bytes = share.credit_bytes(app.limits.stream_bytes);
@@ -76,7 +77,7 @@ async fn stream(app: &App, remote: SocketAddr, asked: Consume) -> Result<Respons
         name: group_name(&topic, &group),
         owner: owner.into(),
         lease_ms: lease_ms.map(LeaseMs::get),
-        credit: share.credit(credit.map_or(CREDIT, Credit::get)),
+        credit: share.credit(prefetch.map_or(PREFETCH, Prefetch::get)),
         credit_bytes,
         start,
         peer: Peer { kind: PeerKind::Stream, remote: remote.to_string().into() },

@@ -215,8 +215,8 @@ pub(crate) fn cursors(view: &GroupView) -> Vec<group::Cursor> {
     let cursor = |(cursor, partition): (&CursorView, u32)| group::Cursor {
         partition,
         generation: cursor.generation.0,
-        next: cursor.next,
-        committed: cursor.committed.map_or(-1, u64::cast_signed),
+        next_to_deliver: cursor.next,
+        settled_through: cursor.committed.map_or(-1, u64::cast_signed),
         backlog: cursor.backlog,
         leased: cursor.leased,
         waiting: cursor.waiting,
@@ -234,8 +234,8 @@ pub(crate) fn consumer(view: &ConsumerView) -> group::Consumer {
         remote: view.peer.remote.to_string(),
         since: time(view.since),
         last_settle_at: view.last_settle_at.map(time),
-        credit: view.credit,
-        held: view.held,
+        prefetch: view.credit,
+        outstanding: view.held,
         lease_ms: u64::from(view.lease_ms),
     }
 }

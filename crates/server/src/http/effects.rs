@@ -133,7 +133,7 @@ impl ApiRequest for ListQuery {
 
 /// Asks for the right to execute an effect.
 #[utoipa::path(
-    post, path = "/v1/idempotency/begin", operation_id = "begin", tag = "effects",
+    post, path = "/v1/effects/begin", operation_id = "begin", tag = "effects",
     params(
         QueryForm<BeginRequest>,
         ("Idempotency-Key" = Option<schema::EffectKey>, Header, description = "The same as key; bare or in double quotes"),
@@ -182,7 +182,7 @@ pub(crate) async fn begin(
 
 /// Takes again what failed, or what is in doubt where the policy says so.
 #[utoipa::path(
-    post, path = "/v1/idempotency/reacquire", operation_id = "reacquire", tag = "effects",
+    post, path = "/v1/effects/reacquire", operation_id = "reacquire", tag = "effects",
     params(
         QueryForm<Reacquire>,
         ("Idempotency-Key" = Option<schema::EffectKey>, Header, description = "The same as key; bare or in double quotes"),
@@ -216,7 +216,7 @@ async fn began(app: &App, begin: Begin) -> Result<Json<Began>, ApiError> {
 
 /// Says how an execution ended.
 #[utoipa::path(
-    post, path = "/v1/idempotency/finish", operation_id = "finish", tag = "effects",
+    post, path = "/v1/effects/finish", operation_id = "finish", tag = "effects",
     params(QueryForm<FinishRequest>),
     request_body = FinishRequest,
     responses((status = 200, description = "it ended so", body = Finished), NotThere, StaleEffect, Conflicting),
@@ -249,7 +249,7 @@ pub(super) fn finish_of(app: &App, asked: FinishRequest) -> Result<Finish, Inval
 
 /// Moves the end of an effect's lease, and of the delivery it belongs to.
 #[utoipa::path(
-    post, path = "/v1/idempotency/extend", operation_id = "extendEffect", tag = "effects",
+    post, path = "/v1/effects/extend", operation_id = "extendEffect", tag = "effects",
     params(QueryForm<Extend>),
     request_body = Extend,
     responses((status = 200, description = "the new end", body = Extended), NotThere, StaleEffect),
@@ -270,7 +270,7 @@ pub(crate) async fn extend(
 
 /// A person ends doubt.
 #[utoipa::path(
-    post, path = "/v1/idempotency/resolve", operation_id = "resolve", tag = "effects",
+    post, path = "/v1/effects/resolve", operation_id = "resolve", tag = "effects",
     params(QueryForm<ResolveRequest>),
     request_body = ResolveRequest,
     responses((status = 200, description = "the effect", body = Effect), NotThere, StaleEffect),
@@ -296,7 +296,7 @@ pub(crate) async fn resolve(
 
 /// One effect, when it is over if that is waited for; or those whose outcome is not known.
 #[utoipa::path(
-    get, path = "/v1/idempotency", operation_id = "effects", tag = "effects",
+    get, path = "/v1/effects", operation_id = "effects", tag = "effects",
     params(Query<ListQuery>),
     responses((status = 200, description = "an effect or a page of them", body = Looked), NotThere),
 )]

@@ -71,21 +71,23 @@ pub(crate) async fn explain(
     let clock = clock::held(&app);
     Ok(Json(match &*explained {
         command::Explained::Message(message) => Explained::Message(shown(message, clock)),
-        command::Explained::Group { says, view } => Explained::Group(WireGroup {
+        command::Explained::Group { summary, view } => Explained::Group(WireGroup {
             what: "group",
             topic: view.topic.to_string(),
             group: view.name.to_string(),
-            says: says.to_string(),
+            summary: summary.to_string(),
             partitions: convert::cursors(view),
             consumers: view.consumers.iter().map(convert::consumer).collect(),
             clock,
         }),
-        command::Explained::Effect { says, view } => Explained::Effect(Box::new(ExplainedEffect {
-            what: "effect",
-            says: says.to_string(),
-            effect: effect_view::effect(view, true),
-            clock,
-        })),
+        command::Explained::Effect { summary, view } => {
+            Explained::Effect(Box::new(ExplainedEffect {
+                what: "effect",
+                summary: summary.to_string(),
+                effect: effect_view::effect(view, true),
+                clock,
+            }))
+        }
     }))
 }
 
@@ -174,7 +176,7 @@ fn in_group(in_group: &InGroup) -> WireInGroup {
     WireInGroup {
         group: in_group.group.to_string(),
         state: in_group.state.wire(),
-        says: in_group.says.to_string(),
+        summary: in_group.summary.to_string(),
         attempts: in_group.attempts,
         max_attempts: in_group.max_attempts,
         last_error: in_group.last_error.to_string(),

@@ -56,7 +56,7 @@ fn reasons(app: &App) -> Vec<String> {
 /// What needs a person, though requests are served.
 fn warnings(app: &App) -> Vec<String> {
     const BEHIND_MS_MAX: u64 = 60_000;
-    let held = app.clock.held().map(|held| format!("clock: {}", clock::says(held)));
+    let held = app.clock.held().map(|held| format!("clock: {}", clock::summary(held)));
     let behind_ms = app.clock.behind_ms();
     let behind = (behind_ms > BEHIND_MS_MAX).then(|| {
         let behind_s = behind_ms / 1_000;

@@ -29,7 +29,8 @@ impl ApiRequest for Settle {
         field("reason"),
         alias("error", "reason"),
         field("delay_ms"),
-        field("final"),
+        field("dead_letter"),
+        alias("final", "dead_letter"),
         field("release"),
         field("lease_ms"),
     ];
@@ -142,10 +143,14 @@ impl Call for SettleCall {
 
 fn call(app: &App, op: Op, asked: Settle) -> Result<SettleCall, ApiError> {
     let claim = claim(app, &asked)?;
-    let Settle { reason, delay_ms, is_final, release, lease_ms, .. } = asked;
-    let is_nack = reason.is_some() || delay_ms.is_some() || is_final.is_some() || release.is_some();
+    let Settle { reason, delay_ms, dead_letter, release, lease_ms, .. } = asked;
+    let is_nack =
+        reason.is_some() || delay_ms.is_some() || dead_letter.is_some() || release.is_some();
     if op != Op::Nack && is_nack {
-        return Err(ApiError::invalid("", "reason, delay_ms, final and release belong to a nack"));
+        return Err(ApiError::invalid(
+            "",
+            "reason, delay_ms, dead_letter and release belong to a nack",
+        ));
     }
     if op != Op::Extend && lease_ms.is_some() {
         return Err(ApiError::invalid("lease_ms", "it belongs to an extend"));
@@ -154,12 +159,18 @@ fn call(app: &App, op: Op, asked: Settle) -> Result<SettleCall, ApiError> {
         Op::Ack => SettleCall::Ack(claim),
         Op::Extend => SettleCall::Extend(Extend { claim, lease_ms: lease_ms.map(LeaseMs::get) }),
         Op::Nack => {
-            let kind = match (is_final.unwrap_or(false), release.unwrap_or(false)) {
+            let kind = match (dead_letter.unwrap_or(false), release.unwrap_or(false)) {
                 (true, true) => {
-                    return Err(ApiError::invalid("final", "final and release at once"));
+                    return Err(ApiError::invalid(
+                        "dead_letter",
+                        "dead_letter and release at once",
+                    ));
                 }
                 (true, false) if delay_ms.is_some() => {
-                    return Err(ApiError::invalid("delay_ms", "a final nack has no delay"));
+                    return Err(ApiError::invalid(
+                        "delay_ms",
+                        "a nack with dead_letter has no delay",
+                    ));
                 }
                 (true, false) => NackKind::Final,
                 (false, true) => NackKind::Release,

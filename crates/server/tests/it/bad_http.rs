@@ -256,7 +256,7 @@ async fn ids_made_by_hand_find_nothing_and_break_nothing() {
     broker.topic("t").await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "o").await;
-    broker.nack(crate::verbs::token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(crate::verbs::token(&delivery), json!({ "dead_letter": true })).await.is(204);
     broker.produce("t", "y").await;
     let before = [broker.show("t").await, broker.get("/v1/dlq/t?state=all").await.is(200)];
     let dead = before[1]["dead_letters"][0]["id"].as_str().expect("an id");
@@ -291,7 +291,7 @@ async fn places_and_cursors_made_by_hand_break_nothing() {
     broker.topic("t").await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "o").await;
-    broker.nack(crate::verbs::token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(crate::verbs::token(&delivery), json!({ "dead_letter": true })).await.is(204);
     for edge in EDGES {
         let cursor = |place: String| BASE64URL_NOPAD.encode(place.as_bytes());
         let (peek, dlq) = (cursor(format!("0:{edge}")), cursor(edge.to_string()));

@@ -50,7 +50,7 @@ async fn effects_and_commits_are_of_every_node() {
         let delivery = two.receive(from, "g", "o").await;
         let token = delivery["lease"]["token"].clone();
         let begin = json!({ "lease_token": token, "on_doubt": "park" });
-        let begun = three.post("/v1/idempotency/begin", begin).await.is(200);
+        let begun = three.post("/v1/effects/begin", begin).await.is(200);
         let commit = json!({
             "token": token,
             "effects": [{ "token": begun["token"], "status": "SUCCEEDED", "result": "charged" }],

@@ -15,7 +15,7 @@ async fn begun(broker: &Client) -> (String, String) {
     let delivery = broker.receive("t", "g", "o").await;
     let lease = delivery["lease"]["token"].as_str().expect("a token").to_owned();
     let begin = json!({ "lease_token": lease, "on_doubt": "park" });
-    let began = broker.post("/v1/idempotency/begin", begin).await.is(200);
+    let began = broker.post("/v1/effects/begin", begin).await.is(200);
     (lease, began["token"].as_str().expect("a token").to_owned())
 }
 
@@ -46,7 +46,7 @@ async fn it_settles_finishes_and_produces_and_is_told_again() {
     assert_eq!(count(&broker, "next").await, 2);
     let next = broker.get("/v1/topics/next/messages?run_id=r1").await.is(200);
     assert_eq!(next["messages"].as_array().expect("messages").len(), 2, "the run goes on");
-    let record = broker.get("/v1/idempotency?scope=effect/t/g&key=k").await.is(200);
+    let record = broker.get("/v1/effects?scope=effect/t/g&key=k").await.is(200);
     assert_eq!((&record["state"], &record["result"]), (&json!("SUCCEEDED"), &json!([1, 2])));
     let group = broker.get("/v1/topics/t/groups/g").await.is(200);
     assert_eq!(group["partitions"][0]["leased"], 0);
@@ -57,7 +57,7 @@ async fn a_refusal_names_its_item_and_changes_nothing() {
     let broker = Broker::start().await;
     let (lease, effect) = begun(&broker).await;
     let alone = json!({ "scope": "op/x", "key": "k", "on_doubt": "park" });
-    let alone = broker.post("/v1/idempotency/begin", alone).await.is(200);
+    let alone = broker.post("/v1/effects/begin", alone).await.is(200);
     let good = commit(&lease, &effect);
     let (ok, no) =
         (json!({ "topic": "next", "value": "y" }), json!({ "topic": "none", "value": "y" }));
@@ -122,7 +122,7 @@ async fn a_refusal_names_its_item_and_changes_nothing() {
         assert!(!says.contains("use commit"), "this is one: {says}");
     }
     assert_eq!(count(&broker, "next").await, 0);
-    let record = broker.get("/v1/idempotency?scope=effect/t/g&key=k").await.is(200);
+    let record = broker.get("/v1/effects?scope=effect/t/g&key=k").await.is(200);
     assert_eq!(record["state"], "IN_PROGRESS");
     broker.post("/v1/commit", good).await.is(200);
 }
@@ -137,11 +137,11 @@ async fn a_nack_finishes_and_a_final_one_may_produce() {
     assert_eq!(broker.post("/v1/commit", nack).await.is(200)["repeated"], true);
     let delivery = broker.receive("t", "g", "o").await;
     let token = &delivery["lease"]["token"];
-    let last = json!({ "token": token, "settle": "nack", "final": true, "produce": [{ "topic": "next", "value": "refund" }] });
+    let last = json!({ "token": token, "settle": "nack", "dead_letter": true, "produce": [{ "topic": "next", "value": "refund" }] });
     broker.post("/v1/commit", last).await.is(200);
     assert_eq!(count(&broker, "next").await, 1);
     let dead = broker.get("/v1/dlq/t").await.is(200);
-    assert_eq!(dead["dead_letters"][0]["dlq"]["reason"], "final");
+    assert_eq!(dead["dead_letters"][0]["dlq"]["reason"], "rejected");
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn a_result_can_be_waited_for_by_whoever_produced() {
     let message =
         json!({ "topic": "t", "value": "x", "envelope": { "idempotency_key": "order-77" } });
     broker.post("/v1/produce", message).await.is(200);
-    let waiting = broker.get("/v1/idempotency?scope=effect/t/g&key=order-77&wait_ms=20000");
+    let waiting = broker.get("/v1/effects?scope=effect/t/g&key=order-77&wait_ms=20000");
     let working = async {
         let delivery = broker.receive("t", "g", "o").await;
         let done = json!({ "token": delivery["lease"]["token"], "result": { "ok": true } });

@@ -33,9 +33,9 @@ async fn a_stream_is_ndjson_and_begins_at_once() {
 async fn a_stream_is_asked_for_in_three_ways() {
     let broker = Broker::start().await;
     broker.topic("t").await;
-    let query = "/v1/consume?topic=t&group=q&owner=o&lease_ms=1000&credit=1&start=earliest";
+    let query = "/v1/consume?topic=t&group=q&owner=o&lease_ms=1000&prefetch=1&start=earliest";
     let mut by_query = broker.ask("GET", query).stream().await;
-    let body = json!({ "topic": "t", "group": "b", "owner": "o", "lease_ms": 1000, "credit": 1 });
+    let body = json!({ "topic": "t", "group": "b", "owner": "o", "lease_ms": 1000, "prefetch": 1 });
     let mut by_get = broker.ask("GET", "/v1/consume").json(&body).stream().await;
     let body = with(body, json!({ "group": "p" }));
     let mut by_post = broker.ask("POST", "/v1/consume").json(&body).stream().await;
@@ -83,7 +83,7 @@ async fn lease_and_credit_have_edges() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     for (field, inside, outside) in
-        [("lease_ms", [250, 43_200_000], [249, 43_200_001]), ("credit", [1, 10_000], [0, 10_001])]
+        [("lease_ms", [250, 43_200_000], [249, 43_200_001]), ("prefetch", [1, 10_000], [0, 10_001])]
     {
         for value in inside {
             stream(&broker, json!({ field: value })).await;
@@ -114,7 +114,7 @@ async fn a_stream_holds_two_unless_it_says_otherwise() {
     assert_eq!((&a["value"], &b["value"]), (&json!("a"), &json!("b")));
     let group = broker.group("t", "g").await;
     assert_eq!(group["leased"], 2);
-    assert_eq!(group["partitions"][0]["blocked"], "no_credit");
+    assert_eq!(group["partitions"][0]["blocked"], "consumers_full");
     broker.ack(token(&b)).await.is(204);
     assert_eq!(stream.next().await["value"], "c");
     broker.nack(token(&a), json!({ "delay_ms": 60_000 })).await.is(204);
@@ -127,7 +127,7 @@ async fn a_lease_that_ran_out_gives_its_credit_back() {
     broker.topic("t").await;
     broker.produce("t", "a").await;
     broker.produce("t", "b").await;
-    let mut stream = stream(&broker, json!({ "credit": 1, "lease_ms": 250 })).await;
+    let mut stream = stream(&broker, json!({ "prefetch": 1, "lease_ms": 250 })).await;
     assert_eq!(stream.next().await["value"], "a");
     let next = stream.next().await;
     assert!(next["value"] == "b" || next["attempts"] == 2, "{next}");
@@ -137,7 +137,7 @@ async fn a_lease_that_ran_out_gives_its_credit_back() {
 async fn fresh_messages_come_in_order() {
     let broker = Broker::start().await;
     broker.topic("t").await;
-    let mut stream = stream(&broker, json!({ "credit": 1000 })).await;
+    let mut stream = stream(&broker, json!({ "prefetch": 1000 })).await;
     for number in 0..50 {
         broker.produce("t", &number.to_string()).await;
     }
@@ -150,8 +150,8 @@ async fn fresh_messages_come_in_order() {
 async fn each_delivery_goes_to_one_consumer_and_they_take_turns() {
     let broker = Broker::start().await;
     broker.topic("t").await;
-    let mut first = stream(&broker, json!({ "credit": 100 })).await;
-    let mut second = stream(&broker, json!({ "credit": 100, "owner": "p" })).await;
+    let mut first = stream(&broker, json!({ "prefetch": 100 })).await;
+    let mut second = stream(&broker, json!({ "prefetch": 100, "owner": "p" })).await;
     for value in ["a", "b", "c", "d", "e", "f"] {
         broker.produce("t", value).await;
     }
@@ -251,7 +251,7 @@ async fn what_a_client_was_never_sent_goes_back_uncounted() {
         broker.produce("t", &large).await;
     }
     let mut raw = Raw::connect(broker.address()).await;
-    let head = "GET /v1/consume?topic=t&group=g&owner=gone&credit=8&lease_ms=3600000 HTTP/1.1\r\n\
+    let head = "GET /v1/consume?topic=t&group=g&owner=gone&prefetch=8&lease_ms=3600000 HTTP/1.1\r\n\
                 host: localhost\r\n\r\n";
     raw.write(head.as_bytes()).await;
     raw.head().await;
@@ -290,7 +290,7 @@ async fn a_client_that_does_not_read_for_thirty_seconds_is_dropped() {
         broker.produce("t", &large).await;
     }
     let mut raw = Raw::connect(broker.address()).await;
-    let head = "GET /v1/consume?topic=t&group=g&owner=asleep&credit=8&lease_ms=3600000 HTTP/1.1\r\n\
+    let head = "GET /v1/consume?topic=t&group=g&owner=asleep&prefetch=8&lease_ms=3600000 HTTP/1.1\r\n\
                 host: localhost\r\n\r\n";
     raw.write(head.as_bytes()).await;
     raw.head().await;
@@ -314,7 +314,7 @@ async fn a_stream_holds_no_more_bytes_than_it_may_but_always_one_message() {
     for value in ["123456789012345", "1234", "1234", "1234"] {
         broker.produce("t", value).await;
     }
-    let mut stream = stream(&broker, json!({ "credit": 100 })).await;
+    let mut stream = stream(&broker, json!({ "prefetch": 100 })).await;
     let first = stream.next().await;
     assert_eq!(broker.group("t", "g").await["leased"], 1);
     broker.ack(token(&first)).await.is(204);

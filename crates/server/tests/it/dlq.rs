@@ -12,7 +12,10 @@ async fn kill(broker: &Client, value: &str, group: &str, error: &str, envelope: 
     loop {
         let delivery = broker.receive("t", group, "worker-a").await;
         if delivery["id"] == receipt["id"] {
-            broker.nack(token(&delivery), json!({ "final": true, "reason": error })).await.is(204);
+            broker
+                .nack(token(&delivery), json!({ "dead_letter": true, "reason": error }))
+                .await
+                .is(204);
             return delivery;
         }
         broker.ack(token(&delivery)).await.is(204);
@@ -51,7 +54,7 @@ async fn a_dead_letter_says_how_it_died() {
         json!({ "topic": "t", "partition": 0, "offset": 0, "id": delivery["id"] })
     );
     assert_eq!(dlq["group"], "biller");
-    assert_eq!(dlq["reason"], "final");
+    assert_eq!(dlq["reason"], "rejected");
     assert_eq!(dlq["attempts"], 1);
     assert_eq!(dlq["last_error"], "card_declined");
     assert_eq!(dlq["last_owner"], "worker-a");
@@ -208,7 +211,7 @@ async fn a_message_may_die_and_come_back_again() {
     let (broker, delivery, letter) = one_dead().await;
     broker.post("/v1/dlq/t/redrive", json!({ "ids": [letter["id"]] })).await.is(200);
     let back = broker.receive("t", "biller", "o").await;
-    broker.nack(token(&back), json!({ "final": true })).await.is(204);
+    broker.nack(token(&back), json!({ "dead_letter": true })).await.is(204);
     let second = letters(&broker, "").await.remove(0);
     broker.post("/v1/dlq/t/redrive", json!({ "ids": [second["id"]] })).await.is(200);
     let back = broker.receive("t", "biller", "o").await;
@@ -234,7 +237,7 @@ async fn dead_letters_are_given_back_by_filter_up_to_a_limit() {
         kill(&broker, value, "g", error, json!({})).await;
     }
     let filter =
-        json!({ "filter": { "group": "g", "reason": "final", "error": "timeout" }, "limit": 2 });
+        json!({ "filter": { "group": "g", "reason": "rejected", "error": "timeout" }, "limit": 2 });
     let answer = broker.post("/v1/dlq/t/redrive", filter.clone()).await.is(200);
     assert_eq!(answer["redriven"], 2);
     for value in ["c", "d"] {

@@ -12,7 +12,7 @@ async fn explain(broker: &Client, query: &str) -> Value {
 }
 
 fn says(value: &Value) -> &str {
-    value["says"].as_str().expect("a sentence")
+    value["summary"].as_str().expect("a sentence")
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn every_state_has_its_word() {
     broker.ack(token(&held[0])).await.is(204);
     let nack = json!({ "reason": "timeout", "delay_ms": 60_000 });
     broker.nack(token(&held[1]), nack).await.is(204);
-    broker.nack(token(&held[2]), json!({ "final": true, "reason": "bad" })).await.is(204);
+    broker.nack(token(&held[2]), json!({ "dead_letter": true, "reason": "bad" })).await.is(204);
     for (offset, state) in ["settled", "waiting", "dead", "leased", "ready"].iter().enumerate() {
         let shown = explain(&broker, &format!("topic=t&partition=0&offset={offset}")).await;
         let group = &shown["groups"][0];
@@ -142,13 +142,13 @@ async fn an_effect_is_explained_by_its_name_and_beside_its_message() {
     broker.produce_with("t", "x", json!({ "idempotency_key": "k" })).await;
     let delivery = broker.receive("t", "g", "o").await;
     let begin = json!({ "lease_token": delivery["lease"]["token"], "on_doubt": "park" });
-    broker.post("/v1/idempotency/begin", begin).await.is(200);
+    broker.post("/v1/effects/begin", begin).await.is(200);
     let effect = broker.get("/v1/explain?scope=effect/t/g&key=k").await.is(200);
     assert_eq!(
         (&effect["what"], &effect["effect"]["state"]),
         (&json!("effect"), &json!("IN_PROGRESS"))
     );
-    assert!(effect["says"].as_str().is_some_and(|says| says.contains("then it is in doubt")));
+    assert!(effect["summary"].as_str().is_some_and(|says| says.contains("then it is in doubt")));
     let message = broker.get("/v1/explain?topic=t&partition=0&offset=0").await.is(200);
     let shown = json!([{ "scope": "effect/t/g", "key": "k", "state": "IN_PROGRESS", "fence": 1 }]);
     assert_eq!(message["groups"][0]["effects"], shown);

@@ -153,8 +153,8 @@ async fn a_group_shows_where_it_stands() {
     let partition = &group["partitions"][0];
     assert_eq!(partition["partition"], 0);
     assert!(partition["generation"].is_u64(), "{partition}");
-    assert_eq!(partition["next"], 3);
-    assert_eq!(partition["committed"], 0, "the one below the first that is open");
+    assert_eq!(partition["next_to_deliver"], 3);
+    assert_eq!(partition["settled_through"], 0, "the one below the first that is open");
     assert_eq!(partition["backlog"], 3);
     assert_eq!(partition["leased"], 1);
     assert_eq!(partition["waiting"], 1);
@@ -169,15 +169,15 @@ async fn a_fresh_group_has_settled_nothing() {
     broker.topic("t").await;
     broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
     let group = broker.group("t", "g").await;
-    assert_eq!(group["partitions"][0]["committed"], -1);
-    assert_eq!(group["partitions"][0]["next"], 0);
+    assert_eq!(group["partitions"][0]["settled_through"], -1);
+    assert_eq!(group["partitions"][0]["next_to_deliver"], 0);
     assert_eq!(group.get("oldest_unsettled_at"), None, "{group}");
     assert_eq!(group.get("paused"), None, "{group}");
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "o").await;
-    assert_eq!(broker.group("t", "g").await["partitions"][0]["committed"], -1);
+    assert_eq!(broker.group("t", "g").await["partitions"][0]["settled_through"], -1);
     broker.ack(token(&delivery)).await.is(204);
-    assert_eq!(broker.group("t", "g").await["partitions"][0]["committed"], 0);
+    assert_eq!(broker.group("t", "g").await["partitions"][0]["settled_through"], 0);
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn a_group_says_why_nothing_goes_out() {
     broker.put("/v1/topics/t/groups/g", json!({})).await.is(201);
     assert_eq!(blocked("t").await, "no_consumers");
     let stream = |credit: u32| {
-        let path = format!("/v1/consume?topic=t&group=g&owner=o&credit={credit}");
+        let path = format!("/v1/consume?topic=t&group=g&owner=o&prefetch={credit}");
         broker.ask("GET", path).stream()
     };
     let mut first = stream(2).await;
@@ -201,7 +201,7 @@ async fn a_group_says_why_nothing_goes_out() {
     }
     let a = first.next().await;
     first.next().await;
-    assert_eq!(blocked("t").await, "no_credit");
+    assert_eq!(blocked("t").await, "consumers_full");
     let mut second = stream(10).await;
     second.next().await;
     assert_eq!(blocked("t").await, "in_flight_limit");
@@ -215,7 +215,7 @@ async fn a_group_says_why_nothing_goes_out() {
 async fn a_group_shows_who_takes_part() {
     let broker = Broker::start().await;
     broker.topic("t").await;
-    let path = "/v1/consume?topic=t&group=g&owner=worker-a&credit=16&lease_ms=60000";
+    let path = "/v1/consume?topic=t&group=g&owner=worker-a&prefetch=16&lease_ms=60000";
     let mut stream = broker.ask("GET", path).stream().await;
     broker.produce("t", "x").await;
     stream.next().await;
@@ -225,8 +225,8 @@ async fn a_group_shows_who_takes_part() {
     let consumer = &consumers[0];
     assert!(consumer["consumer"].as_str().is_some_and(|id| id.starts_with("c_")), "{consumer}");
     assert_eq!(consumer["owner"], "worker-a");
-    assert_eq!(consumer["credit"], 16);
-    assert_eq!(consumer["held"], 1);
+    assert_eq!(consumer["prefetch"], 16);
+    assert_eq!(consumer["outstanding"], 1);
     assert_eq!(consumer["lease_ms"], 60_000);
     drop(stream);
     broker.until_group("t", "g", "nobody", |group| group["consumers"] == json!([])).await;

@@ -19,9 +19,9 @@ async fn hole_01_acks_out_of_order_survive_a_restart() {
     let broker = broker.restart().await;
     let group = broker.group("t", "g").await;
     assert_eq!(group["backlog"], 1, "the lowest is still open");
-    assert_eq!(group["partitions"][0]["committed"], -1);
+    assert_eq!(group["partitions"][0]["settled_through"], -1);
     broker.ack(token(&held[0])).await.is(204);
-    assert_eq!(broker.group("t", "g").await["partitions"][0]["committed"], 2);
+    assert_eq!(broker.group("t", "g").await["partitions"][0]["settled_through"], 2);
 }
 
 #[tokio::test]
@@ -193,7 +193,7 @@ async fn hole_10_a_dead_letter_and_its_settlement_are_one() {
     broker.topic("t").await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "o").await;
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let broker = broker.restart().await;
     assert_eq!(broker.group("t", "g").await["backlog"], 0);
     assert_eq!(broker.show("t").await["dead_letters"], 1);
@@ -253,7 +253,7 @@ async fn hole_14_dead_letters_never_fill_up() {
     for dead in 1..=10 {
         broker.produce("t", "x").await;
         let delivery = broker.receive("t", "g", "o").await;
-        broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+        broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
         assert_eq!(broker.show("t").await["dead_letters"], dead);
     }
 }
@@ -302,8 +302,8 @@ async fn hole_16_a_crash_while_in_progress_is_not_for_ever() {
             "park" => {
                 again.refused(409, "IN_DOUBT");
                 let how = json!({ "fence": 1, "as": "retry", "by": "ops", "reason": "no charge" });
-                broker.post("/v1/idempotency/resolve", with(named.clone(), how)).await.is(200);
-                let taken = broker.post("/v1/idempotency/reacquire", named).await.is(200);
+                broker.post("/v1/effects/resolve", with(named.clone(), how)).await.is(200);
+                let taken = broker.post("/v1/effects/reacquire", named).await.is(200);
                 assert_eq!((&taken["decision"], &taken["fence"]), (&json!("EXECUTE"), &json!(2)));
             }
             _ => assert_eq!(again.is(200)["fence"], 2, "{on_doubt}: somebody else goes on"),
@@ -449,7 +449,7 @@ async fn hole_23_a_redriven_message_goes_to_its_group_only() {
     let other = broker.receive("t", "other", "o").await;
     broker.ack(token(&other)).await.is(204);
     let delivery = broker.receive("t", "g", "o").await;
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let filter = json!({ "filter": { "group": "g" }, "by": "ops", "reason": "fixed" });
     assert_eq!(broker.post("/v1/dlq/t/redrive", filter).await.is(200)["redriven"], 1);
     let again = broker.receive("t", "g", "o").await;

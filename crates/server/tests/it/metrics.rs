@@ -130,14 +130,14 @@ async fn what_happens_is_counted() {
     let held = broker.receive_now("t", "g", "o").await;
     broker.ack(token(&held[0])).await.is(204);
     broker.nack(token(&held[1]), json!({ "delay_ms": 60_000 })).await.is(204);
-    broker.nack(token(&held[2]), json!({ "final": true })).await.is(204);
+    broker.nack(token(&held[2]), json!({ "dead_letter": true })).await.is(204);
     for (name, part, count) in [
         ("driftq_produced_total", "", 3.0),
         ("driftq_refused_total", "partition_buffer_full", 1.0),
         ("driftq_delivered_total", "", 3.0),
         ("driftq_acked_total", "", 1.0),
         ("driftq_nacked_total", "", 1.0),
-        ("driftq_dead_letters_total", "final", 1.0),
+        ("driftq_dead_letters_total", "rejected", 1.0),
         ("driftq_dead_letters_total", "exhausted", 0.0),
         ("driftq_dead_letters", "topic=\"t\"", 1.0),
         ("driftq_stored_messages", "topic=\"t\"", 3.0),
@@ -212,7 +212,7 @@ async fn a_redriven_dead_letter_is_counted_and_no_longer_dead() {
     let broker = with_all().await;
     broker.produce("t", "y").await;
     let held = broker.receive("t", "g", "o").await;
-    broker.nack(token(&held), json!({ "final": true })).await.is(204);
+    broker.nack(token(&held), json!({ "dead_letter": true })).await.is(204);
     assert_eq!(metric(&broker, "driftq_dead_letters", "topic=\"t\"").await, Some(1.0));
     let all = json!({ "filter": { "group": "g" }, "by": "ops", "reason": "again" });
     broker.post("/v1/dlq/t/redrive", all).await.is(200);
@@ -267,13 +267,13 @@ async fn the_page_takes_no_parameters() {
 async fn decisions_about_effects_are_counted() {
     let broker = Broker::start().await;
     let begin = json!({ "scope": "op/x", "key": "k", "on_doubt": "park" });
-    let began = broker.post("/v1/idempotency/begin", begin.clone()).await.is(200);
-    broker.post("/v1/idempotency/begin", begin.clone()).await.refused(409, "IN_PROGRESS");
+    let began = broker.post("/v1/effects/begin", begin.clone()).await.is(200);
+    broker.post("/v1/effects/begin", begin.clone()).await.refused(409, "IN_PROGRESS");
     let finish = json!({ "token": began["token"], "status": "SUCCEEDED" });
     for _ in 0..2 {
-        broker.post("/v1/idempotency/finish", finish.clone()).await.is(200);
+        broker.post("/v1/effects/finish", finish.clone()).await.is(200);
     }
-    broker.post("/v1/idempotency/begin", begin).await.is(200);
+    broker.post("/v1/effects/begin", begin).await.is(200);
     let counted = [
         ("execute", 1.0),
         ("in_progress", 1.0),

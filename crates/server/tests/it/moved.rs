@@ -19,7 +19,7 @@ async fn refused(url: &str) -> String {
 
 async fn begin(node: &Client, key: &str) -> Value {
     let begin = json!({ "scope": "op/charge", "key": key, "on_doubt": "park" });
-    node.post("/v1/idempotency/begin", begin).await.is(200)
+    node.post("/v1/effects/begin", begin).await.is(200)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -38,7 +38,7 @@ async fn after_a_restore_nothing_of_before_is_taken_for_something_of_now() {
     let begun = begin(&node, "k").await;
     node.stop().await;
 
-    assert!(refused(&backup).await.contains("say so by `driftq restored`"));
+    assert!(refused(&backup).await.contains("say so by `driftq mark-restored`"));
     let restore = offline::database_restored(&backup).await.expect("nobody runs on it");
     let node = Broker::on_database(&backup).await;
     for stale in [&before, &after] {
@@ -103,11 +103,14 @@ async fn what_was_begun_on_sqlite_is_finished_on_postgresql() {
     let acked = broker.receive("a", "g", "o").await;
     broker.ack(token(&acked)).await.is(204);
     let dead = broker.receive("b", "g", "o").await;
-    broker.nack(token(&dead), json!({ "final": true, "reason": "nul \u{0} inside" })).await.is(204);
+    broker
+        .nack(token(&dead), json!({ "dead_letter": true, "reason": "nul \u{0} inside" }))
+        .await
+        .is(204);
     let held = broker.receive("a", "g", "o").await;
     let lease = held["lease"]["token"].clone();
     let asked = json!({ "lease_token": lease, "on_doubt": "park" });
-    let effect = broker.post("/v1/idempotency/begin", asked).await.is(200);
+    let effect = broker.post("/v1/effects/begin", asked).await.is(200);
     let alone = begin(&broker, "k").await;
     let topics = broker.get("/v1/topics?detail=true").await.is(200);
     let directory = broker.leave_directory().await;
@@ -134,7 +137,7 @@ async fn what_was_begun_on_sqlite_is_finished_on_postgresql() {
         "effects": [{ "token": effect["token"], "status": "SUCCEEDED", "result": "charged" }] });
     node.post("/v1/commit", commit).await.is(200);
     let finish = json!({ "token": alone["token"], "status": "SUCCEEDED" });
-    node.post("/v1/idempotency/finish", finish).await.is(200);
+    node.post("/v1/effects/finish", finish).await.is(200);
     node.ack(token(&acked)).await.is(204);
     node.ack(token(&dead)).await.refused(409, "STALE_LEASE");
     let repeated = json!({ "topic": "c", "value": "c7", "envelope": { "idempotency_key": "7" } });

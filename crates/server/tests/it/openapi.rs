@@ -2,7 +2,7 @@
 
 use driftq_api::limits as sent;
 use driftq_api::number::{
-    Credit, DelayMs, LeaseMs, Limit, MaxAttempts, PartitionCount, PartitionNumber,
+    DelayMs, LeaseMs, Limit, MaxAttempts, PartitionCount, PartitionNumber, Prefetch,
 };
 use driftq_core::{Settings, limits};
 use driftq_server::http::document;
@@ -93,7 +93,7 @@ fn its_bounds_are_those_of_the_core() {
     }
     assert_eq!(LeaseMs::RANGE, limits::LEASE_MS_MIN..=limits::LEASE_MS_MAX);
     assert_eq!(DelayMs::RANGE, 0..=limits::DELAY_MS_MAX);
-    assert_eq!(Credit::RANGE, 1..=limits::CREDIT_MAX);
+    assert_eq!(Prefetch::RANGE, 1..=limits::CREDIT_MAX);
     assert_eq!(MaxAttempts::RANGE, 1..=limits::ATTEMPTS_MAX);
     assert_eq!(PartitionCount::RANGE, 0..=limits::PARTITIONS_MAX);
     assert_eq!(PartitionNumber::RANGE, 0..=limits::PARTITIONS_MAX - 1);

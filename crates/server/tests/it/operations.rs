@@ -75,7 +75,7 @@ async fn nodes_and_shards_are_shown_by_every_node() {
                 "version"
             ]
         );
-        assert_eq!((&here["state"], &here["shards"]), (&json!("taking"), &json!(4)));
+        assert_eq!((&here["state"], &here["shards"]), (&json!("active"), &json!(4)));
         assert_eq!(here["address"], address(asked));
         assert!(time(&here["joined_at"]) <= time(&here["renewed_at"]), "{here}");
         assert!(time(&here["renewed_at"]) < time(&here["lease_until"]), "{here}");
@@ -130,7 +130,7 @@ async fn a_shard_that_is_moved_stays_until_its_node_goes() {
     let moved = shards.iter().find(|shard| shard["node"] != node).expect("one of the other");
     let path = format!("/v1/shards/{}/move", moved["shard"]);
     let put = one.post(&path, json!({ "node": node })).await.is(200);
-    assert_eq!(put["put"], node);
+    assert_eq!(put["pinned_to"], node);
     let is_there = async |asked: &Client| {
         let shards = list(asked, "shards").await;
         shards[moved["shard"].as_u64().expect("a number") as usize]["node"] == node
@@ -199,8 +199,8 @@ async fn the_second_of_two_at_one_address_stands_aside_and_says_so() {
     let before = epochs().await;
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert_eq!(epochs().await, before, "nothing moves");
-    assert_eq!(shown(&two).await["state"], "beside");
-    assert_eq!(shown(&one).await["state"], "taking");
+    assert_eq!(shown(&two).await["state"], "duplicate_address");
+    assert_eq!(shown(&one).await["state"], "active");
     one.stop().await;
     until("it takes the place of the first", async || two.get("/v1/readyz").await.status == 200)
         .await;

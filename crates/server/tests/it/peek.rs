@@ -115,7 +115,7 @@ async fn in_every_state(broker: &Client) {
     broker.ack(token(&held[0])).await.is(204);
     let nack = json!({ "reason": "timeout", "delay_ms": 60_000 });
     broker.nack(token(&held[1]), nack).await.is(204);
-    broker.nack(token(&held[2]), json!({ "final": true, "reason": "bad" })).await.is(204);
+    broker.nack(token(&held[2]), json!({ "dead_letter": true, "reason": "bad" })).await.is(204);
 }
 
 #[tokio::test]

@@ -107,7 +107,7 @@ async fn settled_bytes_beyond_the_limit_go_earlier() {
 async fn dead_letters_go_when_their_time_is_over_and_only_then() {
     let broker = three(json!({ "dlq_retention_ms": 60_000 })).await;
     for delivery in broker.receive_now("t", "g", "o").await {
-        broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+        broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     }
     tokio::time::pause();
     later(&broker, 50).await;
@@ -121,7 +121,7 @@ async fn dead_letters_go_when_their_time_is_over_and_only_then() {
 async fn dead_letters_stay_for_ever_unless_the_topic_says_otherwise() {
     let broker = three(json!({ "retention_ms": 0 })).await;
     for delivery in broker.receive_now("t", "g", "o").await {
-        broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+        broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     }
     tokio::time::pause();
     later(&broker, 300 * 86_400).await;

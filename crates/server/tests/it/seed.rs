@@ -168,7 +168,7 @@ async fn flow_basic_consume_and_ack() {
         );
         broker.post_query(ack).await.is(204);
         let group = broker.group("test", "g1").await;
-        assert_eq!(group["partitions"][0]["committed"], *offset, "the offset advances");
+        assert_eq!(group["partitions"][0]["settled_through"], *offset, "the offset advances");
         assert_eq!(group["open"], 0, "and nothing is left to deliver again");
     })
     .await;
@@ -231,7 +231,7 @@ async fn flow_two_keys_across_partitions() {
         let c = produce("user:2", "C").await;
         assert_eq!(a, b, "the same key, the same partition");
         assert_eq!((a, c), (json!(1), json!(0)), "fnv1a32 of the key");
-        let path = "/v1/consume?topic=test&group=g1&owner=worker-a&credit=3";
+        let path = "/v1/consume?topic=test&group=g1&owner=worker-a&prefetch=3";
         let mut stream = broker.ask("GET", path).stream().await;
         let mut of_user_1 = Vec::new();
         for _ in 0..3 {

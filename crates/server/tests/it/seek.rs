@@ -27,7 +27,10 @@ async fn read_in_part() -> (Broker, Vec<Value>) {
 
 fn nexts(group: &Value) -> Vec<u64> {
     let partitions = group["partitions"].as_array().expect("a list");
-    partitions.iter().map(|partition| partition["next"].as_u64().expect("an offset")).collect()
+    partitions
+        .iter()
+        .map(|partition| partition["next_to_deliver"].as_u64().expect("an offset"))
+        .collect()
 }
 
 fn generations(group: &Value) -> Vec<u64> {

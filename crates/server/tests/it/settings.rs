@@ -263,7 +263,7 @@ async fn dead_letters_have_no_settings_of_their_own() {
     broker.topic("t").await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "w").await;
-    let final_nack = json!({ "final": true });
+    let final_nack = json!({ "dead_letter": true });
     broker.nack(crate::verbs::token(&delivery), final_nack).await.is(204);
     let patch = json!({ "settings": { "lease_ms": 1000 } });
     broker.patch("/v1/topics/dlq.t", patch).await.refused(409, "FAILED_PRECONDITION");

@@ -131,7 +131,7 @@ async fn fields_of_one_verb_are_not_of_another() {
     let wrong = [
         ("ack", json!({ "reason": "r" })),
         ("ack", json!({ "lease_ms": 1000 })),
-        ("ack", json!({ "final": true })),
+        ("ack", json!({ "dead_letter": true })),
         ("ack", json!({ "op": "ack" })),
         ("nack", json!({ "lease_ms": 1000 })),
         ("extend", json!({ "delay_ms": 1 })),
@@ -208,14 +208,17 @@ async fn a_final_nack_is_a_dead_letter_at_once() {
     let broker = Broker::start().await;
     let delivery = held(&broker).await;
     let wrong = [
-        json!({ "final": true, "delay_ms": 0 }),
-        json!({ "final": true, "release": true }),
-        json!({ "final": "yes" }),
+        json!({ "dead_letter": true, "delay_ms": 0 }),
+        json!({ "dead_letter": true, "release": true }),
+        json!({ "dead_letter": "yes" }),
     ];
     for how in wrong {
         broker.nack(token(&delivery), how).await.refused(400, "INVALID_ARGUMENT");
     }
-    broker.nack(token(&delivery), json!({ "final": true, "reason": "bad card" })).await.is(204);
+    broker
+        .nack(token(&delivery), json!({ "dead_letter": true, "reason": "bad card" }))
+        .await
+        .is(204);
     assert_eq!(broker.show("t").await["dead_letters"], 1);
     assert_eq!(broker.group("t", "g").await["backlog"], 0);
     let dead = broker.receive("dlq.t", "ops", "o").await;
@@ -225,7 +228,7 @@ async fn a_final_nack_is_a_dead_letter_at_once() {
     let origin = json!({ "topic": "t", "partition": 0, "offset": 0, "id": delivery["id"] });
     assert_eq!(dlq["origin"], origin);
     assert_eq!(dlq["group"], "g");
-    assert_eq!(dlq["reason"], "final");
+    assert_eq!(dlq["reason"], "rejected");
     assert_eq!(dlq["attempts"], 1);
     assert_eq!(dlq["last_error"], "bad card");
     assert_eq!(dlq["last_owner"], "o");
@@ -356,7 +359,7 @@ async fn many_are_settled_at_once_each_for_itself() {
         { "op": "ack", "topic": "t", "group": "g", "partition": 0, "offset": 3, "owner": "o" },
         { "token": lease(4) },
         { "op": "ack", "token": lease(4), "lease_ms": 60_000 },
-        { "op": "nack", "token": lease(4), "final": true },
+        { "op": "nack", "token": lease(4), "dead_letter": true },
     ] });
     let answer = broker.post("/v1/settle", items).await.is(200);
     assert_eq!(fields(&answer), ["done", "refused", "results"]);

@@ -117,7 +117,7 @@ async fn a_late_but_current_ack_settles() {
     broker.ack(token(&delivery)).await.is(204);
     let group = broker.group("t", "g").await;
     assert_eq!((&group["backlog"], &group["waiting"]), (&json!(0), &json!(0)));
-    assert_eq!(group["partitions"][0]["committed"], 0);
+    assert_eq!(group["partitions"][0]["settled_through"], 0);
 }
 
 #[tokio::test]
@@ -220,7 +220,7 @@ async fn an_owner_acks_what_a_later_attempt_acked() {
 
 async fn finally_nacked(broker: &Client) -> Value {
     let delivery = first(broker).await;
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     delivery
 }
 
@@ -234,7 +234,7 @@ async fn dead_by_this_attempts_final_nack() {
     .await;
     let broker = fresh().await;
     let delivery = finally_nacked(&broker).await;
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     assert_eq!(broker.show("t").await["dead_letters"], 1, "once");
 }
 
@@ -242,7 +242,7 @@ async fn dead_by_this_attempts_final_nack() {
 async fn dead_by_a_later_attempt() {
     let state = async |broker: &Client| {
         let (delivery, again) = later(broker, "b").await;
-        broker.nack(token(&again), json!({ "final": true })).await.is(204);
+        broker.nack(token(&again), json!({ "dead_letter": true })).await.is(204);
         token(&delivery)
     };
     row("token", state, [Stale("dead"); 3]).await;

@@ -63,17 +63,17 @@ async fn effects_of_all_shards_are_found_and_listed() {
     let broker = sharded().await;
     for number in 0..30 {
         let begin = json!({ "scope": "op/x", "key": format!("k{number}"), "on_doubt": "park" });
-        let began = broker.post("/v1/idempotency/begin", begin.clone()).await.is(200);
+        let began = broker.post("/v1/effects/begin", begin.clone()).await.is(200);
         assert_eq!(began["fence"], 1);
-        broker.post("/v1/idempotency/begin", begin).await.refused(409, "IN_PROGRESS");
+        broker.post("/v1/effects/begin", begin).await.refused(409, "IN_PROGRESS");
         if number % 3 == 0 {
             let finish = json!({ "token": began["token"], "status": "SUCCEEDED" });
-            broker.post("/v1/idempotency/finish", finish).await.is(200);
+            broker.post("/v1/effects/finish", finish).await.is(200);
         }
     }
     let (mut keys, mut cursor) = (Vec::new(), String::new());
     for _ in 0..20 {
-        let path = format!("/v1/idempotency?state=IN_PROGRESS&limit=7{cursor}");
+        let path = format!("/v1/effects?state=IN_PROGRESS&limit=7{cursor}");
         let page = broker.get(path).await.is(200);
         let effects = page["effects"].as_array().expect("effects");
         keys.extend(effects.iter().map(|effect| effect["key"].clone().to_string()));
@@ -219,7 +219,7 @@ async fn a_message_routed_to_another_shard_is_stored_once() {
     for index in 0..2 {
         assert_eq!(batch["results"][index]["id"], first["id"], "{batch}");
     }
-    let taken = broker.get(format!("/v1/idempotency?scope=produce/{from}&key=k")).await.is(200);
+    let taken = broker.get(format!("/v1/effects?scope=produce/{from}&key=k")).await.is(200);
     assert_eq!(taken["result"]["id"], first["id"]);
     assert_eq!(values(&broker, to).await.len(), before + 1);
 }

@@ -103,7 +103,7 @@ async fn topics_are_listed_by_name_dead_letters_too() {
     assert_eq!(broker.get("/v1/topics").await.is(200), names);
     broker.produce("orders", "x").await;
     let delivery = broker.receive("orders", "g", "o").await;
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let names = json!({ "topics": ["Zebra", "dlq.orders", "orders", "refunds"] });
     assert_eq!(broker.get("/v1/topics").await.is(200), names);
 }
@@ -206,7 +206,7 @@ async fn a_topic_is_deleted_only_when_its_name_is_repeated() {
         broker.produce("orders", value).await;
     }
     let first = broker.receive("orders", "biller", "o").await;
-    broker.nack(token(&first), json!({ "final": true })).await.is(204);
+    broker.nack(token(&first), json!({ "dead_letter": true })).await.is(204);
     broker.receive("orders", "biller", "o").await;
     for path in
         ["/v1/topics/orders", "/v1/topics/orders?confirm=order", "/v1/topics/orders?confirm="]
@@ -268,7 +268,7 @@ async fn a_dead_letter_topic_is_read_like_a_topic_and_not_deleted_alone() {
     broker.topic_with("t", 2, json!({})).await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "o").await;
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let dead = broker.show("dlq.t").await;
     assert_eq!(dead["partitions"], 2, "as many as its source");
     assert_eq!(dead["messages"], 1);
@@ -285,7 +285,7 @@ async fn nobody_produces_to_a_dead_letter_topic() {
     broker.topic("t").await;
     broker.produce("t", "x").await;
     let delivery = broker.receive("t", "g", "o").await;
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let answer = broker.post("/v1/produce", json!({ "topic": "dlq.t", "value": "x" })).await;
     assert!([400, 404, 409].contains(&answer.status), "{answer:?}");
     assert_eq!(broker.show("dlq.t").await["messages"], 1);

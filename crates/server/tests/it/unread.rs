@@ -45,7 +45,7 @@ async fn a_stream_that_is_not_read_is_counted_no_attempt() {
 
 async fn stream(window: u32) {
     let (broker, stalled) = (broker().await, client(window));
-    let consume = json!({ "topic": "t", "group": "g", "owner": "stalled", "credit": 8 });
+    let consume = json!({ "topic": "t", "group": "g", "owner": "stalled", "prefetch": 8 });
     let url = format!("http://{}/v1/consume", broker.address());
     let response = stalled.post(url).body(consume.to_string()).send().await;
     let response = response.expect("headers need no window");

@@ -28,7 +28,7 @@ pub enum OpenError {
     #[error("the database holds a storage already: give an empty one")]
     Taken,
     #[error(
-        "the tables come from another database: if they were restored from a backup, say so by `driftq restored`"
+        "the tables come from another database: if they were restored from a backup, say so by `driftq mark-restored`"
     )]
     Restored,
     #[error("the node at {0} runs on the database: stop it, or wait until its lease is over")]

@@ -23,7 +23,7 @@ pub enum OpenError {
     #[error("{} has {stored} shards and keeps their number: leave storage.shards out", path.display())]
     Shards { path: PathBuf, stored: u32 },
     #[error(
-        "{0} was copied to a database: serve that. To go back, delete the database and run `driftq restored --data {0}`; \
+        "{0} was copied to a database: serve that. To go back, delete the database and run `driftq mark-restored --data {0}`; \
          what the database accepted is then lost",
         directory.display()
     )]

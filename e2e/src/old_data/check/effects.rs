@@ -66,7 +66,7 @@ async fn in_progress(api: &Api, effect: &Effect, checks: &mut Checks) -> anyhow:
     checks.answered(&what(effect, "begin by another"), &reply, 409, &wanted);
     if effect.then == Then::Extend {
         let extend = json!({ "token": effect.token, "lease_ms": HOUR_MS });
-        let reply = api.post("idempotency/extend", &extend).await?;
+        let reply = api.post("effects/extend", &extend).await?;
         checks.answered(&what(effect, "extend"), &reply, 200, &json!({ "status": "extended" }));
     }
     if effect.then == Then::RepeatBegin {
@@ -137,7 +137,7 @@ async fn resolve(api: &Api, effect: &Effect, checks: &mut Checks) -> anyhow::Res
     }
     let body = json!({ "scope": effect.scope, "key": effect.key, "fence": fence(effect),
         "as": "succeeded", "result": "ch_2", "by": "ops", "reason": "found ch_2" });
-    let reply = api.post("idempotency/resolve", &body).await?;
+    let reply = api.post("effects/resolve", &body).await?;
     let wanted = json!({ "state": "SUCCEEDED", "result": "ch_2", "resolution": { "by": "ops" } });
     checks.answered(&what(effect, "resolve"), &reply, 200, &wanted);
     Ok(())
@@ -164,7 +164,7 @@ async fn reacquire(api: &Api, effect: &Effect, checks: &mut Checks) -> anyhow::R
     let reply = begin_anew(api, effect, "another").await?;
     checks.answered(&what(effect, "begin"), &reply, 200, &json!({ "decision": "RETRYABLE" }));
     let body = json!({ "scope": effect.scope, "key": effect.key });
-    let reply = api.post("idempotency/reacquire", &body).await?;
+    let reply = api.post("effects/reacquire", &body).await?;
     let wanted = json!({ "decision": "EXECUTE", "fence": fence(effect) + 1,
         "downstream_key": field(effect, "downstream_key") });
     checks.answered(&what(effect, "reacquire"), &reply, 200, &wanted);

@@ -105,7 +105,7 @@ async fn own_scope(api: &Api, answers: &mut Answers) -> anyhow::Result<()> {
     until(api, SCOPE, "resolved", "PARKED").await?;
     let resolve = json!({ "scope": SCOPE, "key": "resolved", "fence": 1, "as": "succeeded",
         "result": "ch_9", "by": "ops", "reason": "found ch_9" });
-    api.post("idempotency/resolve", &resolve).await?.ok()?;
+    api.post("effects/resolve", &resolve).await?.ok()?;
     keep(api, answers, (Then::Replay, SCOPE, "resolved"), &begun, "SUCCEEDED").await
 }
 

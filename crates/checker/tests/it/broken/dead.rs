@@ -24,7 +24,7 @@ pub(super) fn dead_without_a_dead_letter(tale: &mut Tale, wrong: bool) {
     tale.asks_to(Verb::Final, 0, 1);
     let mut facts = vec![ended(0, 1, How::Dead { asked: true })];
     if !wrong {
-        facts.extend([died(0, 1, "final", 0), buried(1, 0)]);
+        facts.extend([died(0, 1, "rejected", 0), buried(1, 0)]);
     }
     tale.commits(facts);
 }
@@ -139,7 +139,7 @@ pub(super) fn buried_in_another_commit(tale: &mut Tale, wrong: bool) {
     tale.produces(1);
     tale.leases(0, 1);
     tale.asks_to(Verb::Final, 0, 1);
-    let dead = [ended(0, 1, How::Dead { asked: true }), died(0, 1, "final", 0)];
+    let dead = [ended(0, 1, How::Dead { asked: true }), died(0, 1, "rejected", 0)];
     if wrong {
         tale.commits(dead);
         tale.commits([buried(1, 0)]);
@@ -155,7 +155,7 @@ pub(super) fn buried_with_another_body(tale: &mut Tale, wrong: bool) {
     tale.leases(0, 1);
     tale.asks_to(Verb::Final, 0, 1);
     let dead = ended(0, 1, How::Dead { asked: true });
-    tale.commits([dead, died(0, 1, "final", 0), buried(if wrong { 2 } else { 1 }, 0)]);
+    tale.commits([dead, died(0, 1, "rejected", 0), buried(if wrong { 2 } else { 1 }, 0)]);
 }
 
 pub(super) fn died_while_still_leased(tale: &mut Tale, wrong: bool) {
@@ -167,7 +167,7 @@ pub(super) fn died_while_still_leased(tale: &mut Tale, wrong: bool) {
     if wrong {
         facts.clear();
     }
-    facts.extend([died(0, 1, "final", 0), buried(1, 0)]);
+    facts.extend([died(0, 1, "rejected", 0), buried(1, 0)]);
     // Told as final, the lease being there still is not the only thing wrong.
     tale.commits(facts);
 }
@@ -189,7 +189,7 @@ pub(super) fn final_though_nobody_said_so(tale: &mut Tale, wrong: bool) {
         tale.asks_to(Verb::Final, 0, 1);
     }
     let dead = ended(0, 1, How::Dead { asked: true });
-    tale.commits([dead, died(0, 1, "final", 0), buried(1, 0)]);
+    tale.commits([dead, died(0, 1, "rejected", 0), buried(1, 0)]);
 }
 
 pub(super) fn dead_before_its_deadline(tale: &mut Tale, wrong: bool) {

@@ -1,4 +1,4 @@
-//! Why a message or a group is where it is. What is said about it is in [`says`](crate::shard::verbs::summary).
+//! Why a message or a group is where it is. What is said about it is in [`summary`](crate::shard::verbs::summary).
 //!
 //! MessageState are the present and the last error. How a message ended in a group is known as long as its
 //! tombstone is; a plain ack of the first attempt has none.
@@ -51,12 +51,12 @@ impl Context<'_> {
         let explained = match (explain, self.subject(explain)?) {
             (Explain::Effect(query), _) => {
                 let view = Box::new(self.looked_at(query)?);
-                Explained::Effect { says: ledger::of_effect(self.now, &view), view }
+                Explained::Effect { summary: ledger::of_effect(self.now, &view), view }
             }
             (Explain::Group(name), _) => {
                 let (_, group) = self.group_named(name)?;
                 let view = Box::new(self.show_group(self.now, group));
-                Explained::Group { says: summary::of_group(self.now, &view), view }
+                Explained::Group { summary: summary::of_group(self.now, &view), view }
             }
             (Explain::Message { .. }, Some(subject)) => {
                 Explained::Message(self.explain_message(&subject, None)?)
@@ -198,7 +198,7 @@ impl Context<'_> {
         Ok(InGroup {
             group: group.row.name.clone(),
             state,
-            says: told.says(),
+            summary: told.summary(),
             attempts,
             max_attempts,
             next_attempt_at: entry.filter(|entry| !entry.is_leased()).map(|entry| entry.at),

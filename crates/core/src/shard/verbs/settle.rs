@@ -82,7 +82,7 @@ impl Context<'_> {
             return Err(Rejection::invalid("delay_ms", "is at most 604800000").into());
         }
         if nack.kind == NackKind::Final && nack.delay_ms.is_some() {
-            return Err(Rejection::invalid("delay_ms", "does not go with final").into());
+            return Err(Rejection::invalid("delay_ms", "does not go with dead_letter").into());
         }
         let held = match self.standing(&nack.claim)? {
             Standing::Leased(held) => held,

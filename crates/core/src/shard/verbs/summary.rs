@@ -38,7 +38,7 @@ pub(crate) struct MessageSummary<'a> {
 }
 
 impl MessageSummary<'_> {
-    pub(crate) fn says(&self) -> Text {
+    pub(crate) fn summary(&self) -> Text {
         let said = match self.known {
             MessageState::Fresh { before: 0 } => {
                 format!("not delivered yet, and next in line{}", self.held_back())
@@ -146,7 +146,7 @@ pub(crate) fn of_group(now: Timestamp, view: &GroupView) -> Text {
     let fresh = sum(|cursor| cursor.high - cursor.next);
     let (leased, waiting) = (sum(|cursor| cursor.leased), sum(|cursor| cursor.waiting));
     let counts = counts(fresh, leased, waiting);
-    let says = match stopped_by(view) {
+    let summary = match stopped_by(view) {
         Some(why) => {
             let because = because(now, why, view.paused.as_ref());
             format!("nothing is delivered: {because}; {counts}")
@@ -160,7 +160,7 @@ pub(crate) fn of_group(now: Timestamp, view: &GroupView) -> Text {
             format!("everything was delivered; {counts}{due}")
         }
     };
-    says.into()
+    summary.into()
 }
 
 /// What keeps all fresh messages back; None: some flow, or there are none.

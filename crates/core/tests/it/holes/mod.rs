@@ -445,7 +445,7 @@ fn hole_23_a_redriven_message_reaches_the_group_that_failed_and_no_other() {
             ok
             ok
             orders/mailer 0:0 acked
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s redrive orders 0:0
             redriven as 0:1

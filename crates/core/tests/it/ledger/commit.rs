@@ -75,7 +75,7 @@ fn a_refused_commit_changes_nothing() {
         3s view receipts
             receipts 0..1 (5 bytes), dead 0, groups []
         3s view orders/biller
-            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, no_credit
+            next 1 of 1, committed -1, backlog 1, leased 1, waiting 0, consumers_full
         4s commit orders/biller 0:0.1 effects="effect/orders/biller a.1 succeeded; effect/orders/biller b.1 failed" produce="receipts r; receipts r idem=n; receipts r idem=n; receipts taken idem=k"
             committed, receipts 0:1, receipts 0:2, receipts 0:2 before, receipts 0:0 before
             orders/biller 0:0 acked
@@ -203,7 +203,7 @@ fn a_final_nack_may_produce_what_makes_good() {
             EXECUTE: effect/orders/biller k.1 IN_PROGRESS until 10s
         2s commit orders/biller 0:0.1 final reason=no effects="effect/orders/biller k.1 failed error=declined" produce="refunds r"
             committed, refunds 0:0
-            dead letter 0:0 final after 1 of biller, "no"
+            dead letter 0:0 rejected after 1 of biller, "no"
             orders/biller 0:0 dead
         3s commit orders/biller 0:0.1 final reason=no effects="effect/orders/biller k.1 failed error=declined" produce="refunds r"
             committed before, refunds 0:0
@@ -321,7 +321,7 @@ fn a_dead_letter_that_is_nacked_has_no_next_steps() {
             a gets orders/biller 0:0.1 "a" spent 1 until 10s
         1s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         2s join b dlq.orders/ops lease=10s credit=1 owner=w2
             joined

@@ -56,14 +56,14 @@ fn a_message_that_died_twice_may_have_had_effects_before() {
             effect/orders/biller k.1 SUCCEEDED result 1
         3s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         4s redrive orders 0:0
             redriven as 0:1
             a gets orders/biller 0:1.1 "a" spent 1 until 14s redriven 1 times from 0:0
         5s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         1h redrive orders 0:1
             expire to 63.001s
@@ -153,7 +153,7 @@ fn a_key_that_is_accepted_as_new_does_not_find_the_outcome_of_before() {
         62s bury orders/biller 0:1.1
             ok
             effect/orders/biller weekly.2 in doubt: abandoned
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         63s resolve effect/orders/biller weekly.2 as=succeeded result=2
             effect/orders/biller weekly.2 SUCCEEDED result 2, kept until 123s; Succeeded by ops: looked
@@ -229,7 +229,7 @@ fn an_effect_with_a_time_of_its_own_is_not_executed_again_by_a_redrive() {
             effect/orders/biller k.1 SUCCEEDED result 1
         3s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         64s redrive orders 0:0
             expire to 63.001s

@@ -195,9 +195,9 @@ fn a_purge_of_open_dead_letters_releases_their_effects() {
         1s bury orders/biller 0:0.1 + bury orders/biller 0:1.1
             ok
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         2s join b dlq.orders/undertaker lease=30s
             joined

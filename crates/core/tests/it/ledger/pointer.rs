@@ -23,7 +23,7 @@ fn a_pointer_is_set_by_a_commit_and_moved_by_a_later_attempt() {
             committed
             points ledger 7 dt=1 to s3://x
             points ledger 7 dt=2 to s3://y
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         1s commit orders/biller 0:0.1 final pointers="ledger 7 dt=1 s3://x sum=1; ledger 7 dt=2 s3://y"
             committed before

@@ -286,7 +286,7 @@ fn a_redriven_message_keeps_its_effects() {
         3s bury orders/biller 0:0.1 reason=no
             ok
             effect/orders/biller m_aaaacaaa.1 in doubt: abandoned
-            dead letter 0:0 final after 1 of biller, "no"
+            dead letter 0:0 rejected after 1 of biller, "no"
             orders/biller 0:0 dead
         4s effects PARKED
             effect/orders/biller m_aaaacaaa.1 PARKED; fence 1 of "w1" began 1s in doubt since 3s, abandoned (scanned 1, the end)
@@ -475,11 +475,11 @@ fn a_dead_letter_whose_effects_may_be_forgotten_is_redriven_by_force_only() {
             effect/orders/biller k.1 SUCCEEDED result 1
         3s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         62999ms redrive orders 0:0
             redriven as 0:2
@@ -507,7 +507,7 @@ fn by_force_a_forgotten_effect_is_executed_again() {
             effect/orders/biller k.1 SUCCEEDED result 1
         3s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         63s redrive orders 0:0
             expire to 63.001s

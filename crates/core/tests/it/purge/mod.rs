@@ -21,11 +21,11 @@ fn a_purged_dead_letter_is_nowhere_any_more() {
             a gets orders/biller 0:1.1 "m1" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         2s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         3s rows dead page
             dead 2, page 3
@@ -35,7 +35,7 @@ fn a_purged_dead_letter_is_nowhere_any_more() {
         3s rows dead page
             dead 1, page 2
         4s dead orders state=all
-            0:1 final of biller at 2s "nack" (scanned 1, the end)
+            0:1 rejected of biller at 2s "nack" (scanned 1, the end)
         4s peek dlq.orders 0
             0:1 m1 (scanned 1, the end)
         4s redrive orders 0:0
@@ -75,11 +75,11 @@ fn a_redriven_dead_letter_is_not_counted_twice() {
             a gets orders/biller 0:1.1 "m1" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         2s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         3s view orders
             orders 0..2 (4 bytes), dead 2, groups ["biller"]
@@ -115,7 +115,7 @@ fn what_comes_together_with_a_purge_sees_it_or_comes_before_it() {
             a gets orders/biller 0:1.1 "m1" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s purge orders 0:0 + purge orders 0:0 + dead orders + redrive orders 0:0
             purged 1
@@ -125,7 +125,7 @@ fn what_comes_together_with_a_purge_sees_it_or_comes_before_it() {
             dead letter 0:0 is gone
         4s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         5s crash
         6s purge orders 0:1 + dead orders values + redrive orders 0:1 + peek dlq.orders 0
@@ -159,23 +159,23 @@ fn a_reader_of_dead_letters_passes_over_holes() {
             a gets orders/biller 0:4.1 "m4" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         2s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         2s bury orders/biller 0:2.1
             ok
-            dead letter 0:2 final after 1 of biller, "nack"
+            dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
         2s bury orders/biller 0:3.1
             ok
-            dead letter 0:3 final after 1 of biller, "nack"
+            dead letter 0:3 rejected after 1 of biller, "nack"
             orders/biller 0:3 dead
         2s bury orders/biller 0:4.1
             ok
-            dead letter 0:4 final after 1 of biller, "nack"
+            dead letter 0:4 rejected after 1 of biller, "nack"
             orders/biller 0:4 dead
         3s group dlq.orders/undertaker
             created
@@ -222,11 +222,11 @@ fn a_reader_at_a_hole_without_end_gets_what_comes_after() {
             a gets orders/biller 0:2.1 "m2" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         2s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         3s join u dlq.orders/undertaker credit=1
             joined
@@ -249,7 +249,7 @@ fn a_reader_at_a_hole_without_end_gets_what_comes_after() {
             a gets orders/biller 0:2.2 "m2" spent 2 until 71s after "ack_timeout"
         42s bury orders/biller 0:2.2
             ok
-            dead letter 0:2 final after 2 of biller, "nack"
+            dead letter 0:2 rejected after 2 of biller, "nack"
             orders/biller 0:2 dead
             u gets dlq.orders/undertaker 0:2.1 "m2" spent 1 until 72s
         43s ack dlq.orders/undertaker 0:2.1
@@ -276,15 +276,15 @@ fn where_the_lowest_are_gone_the_lane_begins_after_them() {
             a gets orders/biller 0:2.1 "mmm2" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         2s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         2s bury orders/biller 0:2.1
             ok
-            dead letter 0:2 final after 1 of biller, "nack"
+            dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
         3s group dlq.orders/undertaker
             created
@@ -328,15 +328,15 @@ fn a_delivery_of_a_purged_message_is_over() {
             a gets orders/biller 0:2.1 "m2" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         2s bury orders/biller 0:1.1
             ok
-            dead letter 0:1 final after 1 of biller, "nack"
+            dead letter 0:1 rejected after 1 of biller, "nack"
             orders/biller 0:1 dead
         2s bury orders/biller 0:2.1
             ok
-            dead letter 0:2 final after 1 of biller, "nack"
+            dead letter 0:2 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
         3s join u dlq.orders/undertaker credit=2
             joined
@@ -387,7 +387,7 @@ fn an_ack_by_an_earlier_attempt_is_stale_after_a_purge_too() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 31s
         2s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         3s join u dlq.orders/undertaker credit=2
             joined

@@ -201,7 +201,7 @@ fn a_page_goes_when_the_last_open_message_in_it_ends() {
             page 1
         1013s bury orders/biller 0:2.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:2 dead
             trim 0:0..4
         1014s rows page
@@ -282,7 +282,7 @@ fn dead_letters_are_not_trimmed() {
             a gets orders/biller 0:0.1 "m0" spent 1 until 1030s
         1000s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
         1001s join b dlq.orders/clerk
             trim 0:0..1
@@ -315,7 +315,7 @@ fn a_message_that_dies_below_what_is_kept_takes_its_page_along() {
             a gets orders/biller 0:1.1 "m1" spent 1 until 4600s
         1010s bury orders/biller 0:0.1
             ok
-            dead letter 0:0 final after 1 of biller, "nack"
+            dead letter 0:0 rejected after 1 of biller, "nack"
             orders/biller 0:0 dead
             trim 0:0..1
         1011s rows page

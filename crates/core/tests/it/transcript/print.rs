@@ -318,20 +318,22 @@ fn dead_letter(letter: &DeadLetter) -> String {
 
 fn explained(explained: &Explained) -> String {
     let message = match explained {
-        Explained::Group { says, .. } | Explained::Effect { says, .. } => return says.to_string(),
+        Explained::Group { summary, .. } | Explained::Effect { summary, .. } => {
+            return summary.to_string();
+        }
         Explained::Message(message) => message,
     };
     let value = message.message.as_ref().map(|message| String::from_utf8_lossy(&message.value));
     let value = value.map_or("nothing left of it".into(), |value| value.into_owned());
     let groups = message.groups.iter().map(|in_group| {
-        let InGroup { group, state, says, .. } = in_group;
+        let InGroup { group, state, summary, .. } = in_group;
         let blocked = in_group.blocked.map_or(String::new(), |why| format!(" [{}]", why.as_str()));
         let letter = in_group
             .dead_letter
             .map_or(String::new(), |id| format!(" [dead letter {}:{}]", id.lane, id.offset));
         let effects = in_group.effects.iter().map(|effect| format!(" [{}]", effect::view(effect)));
         let effects: String = effects.collect();
-        format!("{group} {}: {says}{blocked}{letter}{effects}", state.as_str())
+        format!("{group} {}: {summary}{blocked}{letter}{effects}", state.as_str())
     });
     let ExplainedMessage { topic, partition, offset, .. } = message;
     let events = message.history.iter().flatten().map(event);

@@ -36,9 +36,9 @@ pub(super) fn consume() -> Vec<Row> {
         "POST",
         "/v1/consume",
         [
-            (owned(r#""credit":0"#), invalid("credit")),
-            (owned(r#""credit":10001"#), invalid("credit")),
-            (owned(r#""credit":4294967296"#), invalid("credit")),
+            (owned(r#""prefetch":0"#), invalid("prefetch")),
+            (owned(r#""prefetch":10001"#), invalid("prefetch")),
+            (owned(r#""prefetch":4294967296"#), invalid("prefetch")),
         ],
     ));
     rows.extend(said(
@@ -56,7 +56,7 @@ pub(super) fn consume() -> Vec<Row> {
         [
             ("/v1/consume?topic=t&group=g&owner=%00", invalid("owner")),
             ("/v1/consume?topic=t&group=g&owner=o&owner=o", invalid("owner")),
-            ("/v1/consume?topic=t&group=g&owner=o&credit=01", invalid("credit")),
+            ("/v1/consume?topic=t&group=g&owner=o&prefetch=01", invalid("prefetch")),
             ("/v1/consume?topic=t&group=%2e%2e&owner=o", invalid("group")),
             ("/v1/consume?topic=u&group=g&owner=o", missing("topic")),
         ],
@@ -103,9 +103,9 @@ pub(super) fn settle() -> Vec<Row> {
         [
             (held(r#""delay_ms":604800001"#), invalid("delay_ms")),
             (held(r#""delay_ms":1e3"#), invalid("delay_ms")),
-            (held(r#""final":"true""#), invalid("final")),
-            (held(r#""final":true,"release":true"#), invalid("final")),
-            (held(r#""final":true,"delay_ms":0"#), invalid("delay_ms")),
+            (held(r#""dead_letter":"true""#), invalid("dead_letter")),
+            (held(r#""dead_letter":true,"release":true"#), invalid("dead_letter")),
+            (held(r#""dead_letter":true,"delay_ms":0"#), invalid("delay_ms")),
             (held(r#""lease_ms":1000"#), invalid("lease_ms")),
         ],
     ));

@@ -21,7 +21,7 @@ const fn parked() -> Refusal {
 }
 
 pub(super) fn begins() -> Vec<Row> {
-    let begin = "/v1/idempotency/begin";
+    let begin = "/v1/effects/begin";
     let mut rows = said(
         "POST",
         begin,
@@ -85,7 +85,7 @@ pub(super) fn begins() -> Vec<Row> {
     }
     rows.extend(said(
         "POST",
-        "/v1/idempotency/reacquire",
+        "/v1/effects/reacquire",
         [
             (r#"{"scope":"op/a"}"#, invalid("key")),
             (r#"{"key":"held"}"#, invalid("scope")),
@@ -105,7 +105,7 @@ pub(super) fn begins() -> Vec<Row> {
 pub(super) fn outcomes() -> Vec<Row> {
     let mut rows = said(
         "POST",
-        "/v1/idempotency/finish",
+        "/v1/effects/finish",
         [
             ("{}", invalid("token")),
             (r#"{"token":"GRANT"}"#, invalid("status")),
@@ -137,10 +137,10 @@ pub(super) fn outcomes() -> Vec<Row> {
         ],
     );
     let large = format!(r#"{{"token":"GRANT","status":"SUCCEEDED","result":"{}"}}"#, long(65_535));
-    rows.extend(said("POST", "/v1/idempotency/finish", [(large, too_large("result"))]));
+    rows.extend(said("POST", "/v1/effects/finish", [(large, too_large("result"))]));
     rows.extend(said(
         "POST",
-        "/v1/idempotency/extend",
+        "/v1/effects/extend",
         [
             ("{}", invalid("token")),
             (r#"{"token":"GRANTA"}"#, invalid("token")),
@@ -162,11 +162,11 @@ pub(super) fn outcomes() -> Vec<Row> {
         (r#""key":"parked","fence":1,"result":1,"result_base64":"AA==""#, invalid("result")),
     ] {
         let body = format!("{{{whole},{more}}}");
-        rows.extend(said("POST", "/v1/idempotency/resolve", [(body, refusal)]));
+        rows.extend(said("POST", "/v1/effects/resolve", [(body, refusal)]));
     }
     rows.extend(said(
         "POST",
-        "/v1/idempotency/resolve",
+        "/v1/effects/resolve",
         [
             (
                 r#"{"scope":"op/a","key":"parked","fence":1,"as":"lost","by":"o","reason":"r"}"#,
@@ -218,10 +218,10 @@ pub(super) fn lookups() -> Vec<Row> {
         ("state=PARKED&cursor=%20", invalid("cursor")),
         (&cursor("0"), invalid("state")),
     ] {
-        rows.extend(asked("GET", [(&*format!("/v1/idempotency?{query}"), refusal)]));
+        rows.extend(asked("GET", [(&*format!("/v1/effects?{query}"), refusal)]));
     }
     for place in ["0", "+0000000000000000000000000000000", "g0000000000000000000000000000000"] {
-        let path = format!("/v1/idempotency?state=PARKED&{}", cursor(place));
+        let path = format!("/v1/effects?state=PARKED&{}", cursor(place));
         rows.extend(asked("GET", [(&*path, invalid("cursor"))]));
     }
     rows

@@ -109,12 +109,12 @@ const ROUTES: [(&str, &str); 43] = [
     ("POST", "/v1/dlq/t/redrive"),
     ("POST", "/v1/dlq/t/purge"),
     ("GET", "/v1/explain"),
-    ("POST", "/v1/idempotency/begin"),
-    ("POST", "/v1/idempotency/finish"),
-    ("POST", "/v1/idempotency/reacquire"),
-    ("POST", "/v1/idempotency/extend"),
-    ("POST", "/v1/idempotency/resolve"),
-    ("GET", "/v1/idempotency"),
+    ("POST", "/v1/effects/begin"),
+    ("POST", "/v1/effects/finish"),
+    ("POST", "/v1/effects/reacquire"),
+    ("POST", "/v1/effects/extend"),
+    ("POST", "/v1/effects/resolve"),
+    ("GET", "/v1/effects"),
     ("GET", "/v1/nodes"),
     ("POST", "/v1/nodes/n_0000000000000001/drain"),
     ("POST", "/v1/nodes/n_0000000000000001/undrain"),
@@ -187,7 +187,10 @@ impl Stage {
         // Nothing runs out while the table is read.
         let for_long = serde_json::json!({ "lease_ms": 43_200_000 });
         let dies = broker.receive_with(with(wanted("t", "g", "o"), for_long.clone())).await;
-        broker.nack(crate::verbs::token(&dies), serde_json::json!({ "final": true })).await.is(204);
+        broker
+            .nack(crate::verbs::token(&dies), serde_json::json!({ "dead_letter": true }))
+            .await
+            .is(204);
         let held = broker.receive_with(with(wanted("t", "g", "o"), for_long.clone())).await;
         let token = held["lease"]["token"].as_str().expect("a token").to_owned();
         let letters = broker.get("/v1/dlq/t").await.is(200);
@@ -216,8 +219,8 @@ impl Stage {
             "/v1/topics/t/groups/g",
             "/v1/topics/t/messages?group=g",
             "/v1/dlq/t?state=all",
-            "/v1/idempotency?state=IN_PROGRESS",
-            "/v1/idempotency?state=PARKED",
+            "/v1/effects?state=IN_PROGRESS",
+            "/v1/effects?state=PARKED",
             "/v1/audit",
         ] {
             all.push(self.broker.get(path).await.is(200));

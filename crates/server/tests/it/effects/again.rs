@@ -10,11 +10,11 @@ use crate::client::{Answer, Client};
 use crate::verbs::{fields, time, with};
 
 async fn reacquire(broker: &Client, key: &str, how: Value) -> Answer {
-    broker.post("/v1/idempotency/reacquire", with(named(key), how)).await
+    broker.post("/v1/effects/reacquire", with(named(key), how)).await
 }
 
 async fn extend(broker: &Client, began: &Value, how: Value) -> Answer {
-    broker.post("/v1/idempotency/extend", with(json!({ "token": began["token"] }), how)).await
+    broker.post("/v1/effects/extend", with(json!({ "token": began["token"] }), how)).await
 }
 
 #[tokio::test]
@@ -86,7 +86,7 @@ async fn what_belongs_to_a_first_begin_is_not_of_reacquire() {
     }
     for scope in ["produce/t", "effect/t/g"] {
         let body = json!({ "scope": scope, "key": "k" });
-        broker.post("/v1/idempotency/reacquire", body).await.invalid("scope");
+        broker.post("/v1/effects/reacquire", body).await.invalid("scope");
     }
 }
 

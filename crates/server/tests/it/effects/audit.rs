@@ -63,7 +63,7 @@ async fn begin_finish_resolve_and_commit_are_on_record() {
     assert_eq!(broker.finish(&began, unknown).await.is(200)["repeated"], true);
     let resolve = json!({ "tenant_id": "acme", "fence": 1, "as": "succeeded", "result": { "b":  1 },
         "by": "ops", "reason": "looked" });
-    broker.post("/v1/idempotency/resolve", with(named("k"), resolve)).await.is(200);
+    broker.post("/v1/effects/resolve", with(named("k"), resolve)).await.is(200);
     broker.finish(&began, ended("SUCCEEDED")).await.refused(409, "STALE_FENCE");
     broker.topic("t").await;
     broker.produce("t", "x").await;

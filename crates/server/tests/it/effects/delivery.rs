@@ -31,7 +31,7 @@ async fn scope_tenant_key_owner_and_lease_are_those_of_the_delivery() {
     assert_eq!(began["scope"], "effect/t/g");
     assert_eq!((&began["tenant_id"], &began["key"]), (&json!("acme"), &json!("order-77")));
     assert_eq!(began["expires_at"], delivery["lease"]["expires_at"]);
-    let path = "/v1/idempotency?scope=effect/t/g&key=order-77&tenant_id=acme";
+    let path = "/v1/effects?scope=effect/t/g&key=order-77&tenant_id=acme";
     let record = broker.get(path).await.is(200);
     assert_eq!(record["owner"], "worker-a");
     let message = json!({ "id": delivery["id"], "topic": "t", "partition": 0, "offset": 0 });
@@ -54,7 +54,7 @@ async fn an_owner_and_a_key_that_are_said_win() {
     let began = broker.begin(under(&delivery), how).await.is(200);
     assert_eq!(began["key"], "mail");
     assert_eq!(broker.effect("effect/t/g", "mail").await["owner"], "thread-3");
-    let header = broker.ask("POST", "/v1/idempotency/begin").header("idempotency-key", "sms");
+    let header = broker.ask("POST", "/v1/effects/begin").header("idempotency-key", "sms");
     let body = with(under(&delivery), json!({ "on_doubt": "park" }));
     assert_eq!(header.json(&body).send().await.is(200)["key"], "sms");
 }
@@ -70,7 +70,7 @@ async fn what_belongs_to_the_delivery_cannot_be_said() {
         broker.begin(under(&delivery), how).await.invalid(field);
     }
     let direct = json!({ "scope": "effect/t/g", "key": "k", "on_doubt": "park" });
-    broker.post("/v1/idempotency/begin", direct).await.invalid("scope");
+    broker.post("/v1/effects/begin", direct).await.invalid("scope");
 }
 
 #[tokio::test]
@@ -124,7 +124,7 @@ async fn doubt_holds_an_ack_back_until_somebody_ends_it() {
     assert_eq!(body["effects"], json!(["a"]));
     let resolve = json!({ "scope": "effect/t/g", "key": "a", "fence": 1, "as": "succeeded",
         "by": "ops", "reason": "r" });
-    broker.post("/v1/idempotency/resolve", resolve).await.is(200);
+    broker.post("/v1/effects/resolve", resolve).await.is(200);
     broker.ack(token(&delivery)).await.is(204);
 }
 
@@ -133,7 +133,7 @@ async fn giving_a_delivery_back_makes_its_effects_doubtful_at_once() {
     for how in [
         json!({ "delay_ms": 600_000 }),
         json!({ "release": true, "delay_ms": 600_000 }),
-        json!({ "final": true }),
+        json!({ "dead_letter": true }),
     ] {
         for (on_doubt, state) in [("retry", "IN_DOUBT"), ("probe", "IN_DOUBT"), ("park", "PARKED")]
         {
@@ -200,7 +200,7 @@ async fn parked_is_waited_for_and_then_replayed() {
     broker.nack(token(&again), release).await.is(204);
     let resolve = json!({ "scope": "effect/t/g", "key": "a", "fence": 1, "as": "succeeded",
         "result": "ch_1", "by": "ops", "reason": "r" });
-    broker.post("/v1/idempotency/resolve", resolve).await.is(200);
+    broker.post("/v1/effects/resolve", resolve).await.is(200);
     let third = broker.receive("t", "g", "o").await;
     assert_eq!(third["attempts"], 2, "a release does not count");
     let replay = broker.begin(under(&third), how).await.is(200);
@@ -278,7 +278,7 @@ async fn one_lease_whichever_token_extends_it() {
     let other = begun(&broker, &delivery, "b", "park").await;
     let leased = async || broker.group("t", "g").await;
     let body = json!({ "token": began["token"], "lease_ms": 600_000 });
-    let answer = broker.post("/v1/idempotency/extend", body).await.is(200);
+    let answer = broker.post("/v1/effects/extend", body).await.is(200);
     assert!(time(&answer["expires_at"]) >= time(&delivery["produced_at"]) + 600_000);
     for key in ["a", "b"] {
         assert_eq!(broker.effect("effect/t/g", key).await["expires_at"], answer["expires_at"]);
@@ -291,7 +291,7 @@ async fn one_lease_whichever_token_extends_it() {
     // What is finished extends nothing.
     broker.finish(&other, ended("SUCCEEDED")).await.is(200);
     let body = json!({ "token": other["token"] });
-    let body = broker.post("/v1/idempotency/extend", body).await.refused(409, "STALE_FENCE");
+    let body = broker.post("/v1/effects/extend", body).await.refused(409, "STALE_FENCE");
     assert_eq!(body["state"], "SUCCEEDED");
 }
 
@@ -304,7 +304,7 @@ async fn an_extended_effect_keeps_its_message_from_being_delivered_again() {
     let delivery = broker.receive_with(short).await;
     let began = begun(&broker, &delivery, "a", "park").await;
     let body = json!({ "token": began["token"], "lease_ms": 60_000 });
-    broker.post("/v1/idempotency/extend", body).await.is(200);
+    broker.post("/v1/effects/extend", body).await.is(200);
     // Nothing comes within twice the lease it was granted.
     let wait = with(wanted("t", "g", "p"), json!({ "wait_ms": 2_000 }));
     let got = broker.post("/v1/receive", wait).await.is(200);
@@ -353,7 +353,7 @@ async fn a_late_ack_waits_for_doubt_to_end_too() {
     let began = begun(&broker, &delivery, "a", "retry").await;
     broker.until_waiting("t", "g").await;
     let extend = json!({ "token": began["token"] });
-    let body = broker.post("/v1/idempotency/extend", extend).await.refused(409, "STALE_FENCE");
+    let body = broker.post("/v1/effects/extend", extend).await.refused(409, "STALE_FENCE");
     assert_eq!((&body["state"], &body["fence"]), (&json!("IN_DOUBT"), &json!(1)));
     let body = broker.ack(token(&delivery)).await.refused(409, "FAILED_PRECONDITION");
     assert_eq!(body["effects"], json!(["a"]));
@@ -369,7 +369,7 @@ async fn dead_letters_have_effects_of_their_own() {
     let delivery = held(&broker, json!({ "idempotency_key": "k" })).await;
     let began = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await.is(200);
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let dead = broker.receive("dlq.t", "ops", "o").await;
     let began = broker.begin(under(&dead), json!({ "on_doubt": "park" })).await.is(200);
     assert_eq!(
@@ -387,7 +387,7 @@ async fn who_waits_for_the_outcome_of_a_message_is_answered() {
     let broker = Broker::start().await;
     let envelope = json!({ "tenant_id": "acme", "idempotency_key": "order-77" });
     let delivery = held(&broker, envelope).await;
-    let path = "/v1/idempotency?scope=effect/t/g&key=order-77&tenant_id=acme&wait_ms=60000";
+    let path = "/v1/effects?scope=effect/t/g&key=order-77&tenant_id=acme&wait_ms=60000";
     let caller = Client::clone(&broker);
     let waiting = tokio::spawn(async move { caller.get(path).await.is(200) });
     let began = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await.is(200);

@@ -124,7 +124,7 @@ async fn a_later_fence_makes_the_token_stale() {
         let how = json!({ "on_doubt": on_doubt });
         let first = broker.execute(on_doubt, how).await;
         broker.finish(&first, ended(status)).await.is(200);
-        let again = broker.post("/v1/idempotency/reacquire", named(on_doubt)).await.is(200);
+        let again = broker.post("/v1/effects/reacquire", named(on_doubt)).await.is(200);
         assert_eq!(again["fence"], 2);
         for outcome in [ended(status), ended("SUCCEEDED"), ended("UNKNOWN")] {
             let body = broker.finish(&first, outcome).await.refused(409, "STALE_FENCE");
@@ -146,7 +146,7 @@ async fn what_a_person_resolved_is_not_finished_any_more() {
         let began = broker.execute(resolved_as, park()).await;
         broker.finish(&began, ended("UNKNOWN")).await.is(200);
         let how = json!({ "fence": 1, "as": resolved_as, "by": "ops", "reason": "looked" });
-        broker.post("/v1/idempotency/resolve", with(named(resolved_as), how)).await.is(200);
+        broker.post("/v1/effects/resolve", with(named(resolved_as), how)).await.is(200);
         for (status, ..) in STATUSES {
             let body = broker.finish(&began, ended(status)).await.refused(409, "STALE_FENCE");
             assert_eq!((&body["fence"], &body["current_fence"]), (&json!(1), &json!(1)));
@@ -168,7 +168,7 @@ async fn a_renewed_key_is_another_and_stays_until_it_is_renewed_again() {
             how["downstream_key"] = json!(keep);
         }
         broker.finish(&began, how).await.is(200);
-        began = broker.post("/v1/idempotency/reacquire", named("k")).await.is(200);
+        began = broker.post("/v1/effects/reacquire", named("k")).await.is(200);
         let last = keys.last().expect("one").clone();
         assert_eq!(began["downstream_key"] == last, keep != "renew", "{keep}");
         keys.push(began["downstream_key"].clone());
@@ -241,7 +241,7 @@ async fn a_token_that_is_none_is_refused() {
     for bad in ["", "et_", "x", &good[..good.len() - 4], &changed, foreign, lease] {
         for (verb, how) in [("finish", ended("SUCCEEDED")), ("extend", json!({}))] {
             let body = with(json!({ "token": bad }), how);
-            broker.post(format!("/v1/idempotency/{verb}"), body).await.invalid("token");
+            broker.post(format!("/v1/effects/{verb}"), body).await.invalid("token");
         }
     }
     // Nor is the token of an effect one of a delivery.

@@ -61,7 +61,7 @@ async fn names_and_texts() {
         let key =
             json!({ "scope": format!("op/{field}"), "key": value.to_string().len().to_string() });
         let how = with(with(key, park()), json!({ field: value }));
-        let answer = broker.post("/v1/idempotency/begin", how.clone()).await;
+        let answer = broker.post("/v1/effects/begin", how.clone()).await;
         let shown: String = how.to_string().chars().take(90).collect();
         if is_taken {
             assert_eq!(answer.status, 200, "{shown}: {answer:?}")
@@ -103,7 +103,7 @@ async fn times() {
             answer.invalid(field);
         }
         let query = format!("scope=op/query&key={key}&on_doubt=park&{field}={value}");
-        let answer = broker.post_query(format!("/v1/idempotency/begin?{query}")).await;
+        let answer = broker.post_query(format!("/v1/effects/begin?{query}")).await;
         assert_eq!(answer.status, if is_taken { 200 } else { 400 }, "{query}: {answer:?}");
     }
     let began = broker.execute("k", park()).await;
@@ -116,7 +116,7 @@ async fn times() {
         (250, true),
     ] {
         let body = json!({ "token": began["token"], "lease_ms": lease_ms });
-        let answer = broker.post("/v1/idempotency/extend", body).await;
+        let answer = broker.post("/v1/effects/extend", body).await;
         if is_taken {
             answer.is(200);
         } else {
@@ -127,7 +127,7 @@ async fn times() {
     broker.finish(&began, ended("FAILED_RETRYABLE")).await.is(200);
     for lease_ms in [249, 43_200_001] {
         let body = with(named("again"), json!({ "lease_ms": lease_ms }));
-        broker.post("/v1/idempotency/reacquire", body).await.invalid("lease_ms");
+        broker.post("/v1/effects/reacquire", body).await.invalid("lease_ms");
     }
 }
 
@@ -200,9 +200,9 @@ async fn results_of_64_kib() {
         broker.finish(&began, ended("UNKNOWN")).await.is(200);
         let how = json!({ "fence": 1, "as": "succeeded", "by": "ops", "reason": "r" });
         let resolve = with(named(&format!("{key}-doubt")), how);
-        let answer = broker.post("/v1/idempotency/resolve", with(resolve.clone(), is_over)).await;
+        let answer = broker.post("/v1/effects/resolve", with(resolve.clone(), is_over)).await;
         answer.refused(413, "TOO_LARGE");
-        broker.post("/v1/idempotency/resolve", with(resolve, fits)).await.is(200);
+        broker.post("/v1/effects/resolve", with(resolve, fits)).await.is(200);
     }
 }
 
@@ -213,7 +213,7 @@ async fn spaces_inside_a_result_count_and_around_it_do_not() {
     let finish = async |result: String| {
         let body =
             format!(r#"{{"token":{},"status":"SUCCEEDED","result":{result}}}"#, began["token"]);
-        broker.ask("POST", "/v1/idempotency/finish").body(body).send().await
+        broker.ask("POST", "/v1/effects/finish").body(body).send().await
     };
     let spaces = |count: usize| " ".repeat(count);
     finish(format!("[{}]", spaces((64 << 10) - 1))).await.refused(413, "TOO_LARGE");
@@ -280,13 +280,13 @@ async fn a_minute_is_waited_and_no_longer() {
     let broker = Broker::start().await;
     let began = broker.execute("k", park()).await;
     broker.finish(&began, ended("SUCCEEDED")).await.is(200);
-    let path = "/v1/idempotency?scope=op/charge&key=k&wait_ms=";
+    let path = "/v1/effects?scope=op/charge&key=k&wait_ms=";
     broker.get(format!("{path}60000")).await.is(200);
     for wait in ["60001", "-1", "1.5", ""] {
         broker.get(format!("{path}{wait}")).await.invalid("wait_ms");
     }
     for limit in ["0", "1001", "-1"] {
-        broker.get(format!("/v1/idempotency?state=PARKED&limit={limit}")).await.invalid("limit");
+        broker.get(format!("/v1/effects?state=PARKED&limit={limit}")).await.invalid("limit");
     }
 }
 
@@ -294,17 +294,17 @@ async fn a_minute_is_waited_and_no_longer() {
 async fn a_query_says_what_a_body_says() {
     let broker = Broker::start().await;
     let query = "scope=op/charge&key=a%20b&tenant_id=acme&request=%7B%7D&on_doubt=probe&lease_ms=60000&ttl_ms=60000&provider_window_ms=86400000&owner=o&nonce=n";
-    let by_query = broker.post_query(format!("/v1/idempotency/begin?{query}")).await.is(200);
+    let by_query = broker.post_query(format!("/v1/effects/begin?{query}")).await.is(200);
     let body = json!({ "scope": "op/charge", "key": "a b", "tenant_id": "acme", "request": "{}",
         "on_doubt": "probe", "lease_ms": 60_000, "ttl_ms": 60_000,
         "provider_window_ms": 86_400_000, "owner": "o", "nonce": "n" });
-    assert_eq!(broker.post("/v1/idempotency/begin", body).await.is(200), by_query);
+    assert_eq!(broker.post("/v1/effects/begin", body).await.is(200), by_query);
     let token = by_query["token"].as_str().expect("a token");
-    let post = async |query: String| broker.post_query(format!("/v1/idempotency/{query}")).await;
+    let post = async |query: String| broker.post_query(format!("/v1/effects/{query}")).await;
     post(format!("extend?token={token}&lease_ms=61000")).await.is(200);
     post(format!("finish?token={token}&status=UNKNOWN&code=-5&error=late")).await.is(200);
     let name = "scope=op/charge&key=a%20b&tenant_id=acme";
-    let shown = broker.get(format!("/v1/idempotency?{name}")).await.is(200);
+    let shown = broker.get(format!("/v1/effects?{name}")).await.is(200);
     assert_eq!((&shown["state"], &shown["error"]), (&json!("IN_DOUBT"), &json!("late")));
     let again =
         post(format!("reacquire?{name}&request=%7B%7D&lease_ms=60000&owner=p")).await.is(200);
@@ -337,7 +337,7 @@ async fn the_header_says_the_key_too() {
             if verb == "begin" {
                 body["on_doubt"] = json!("park");
             }
-            let ask = broker.ask("POST", format!("/v1/idempotency/{verb}")).json(&body);
+            let ask = broker.ask("POST", format!("/v1/effects/{verb}")).json(&body);
             let answer = ask.header("idempotency-key", header).send().await;
             // What was just begun is in progress.
             let status = match (is_taken, verb) {
@@ -352,5 +352,5 @@ async fn the_header_says_the_key_too() {
         }
     }
     let nothing = json!({ "scope": "op/charge", "on_doubt": "park" });
-    broker.post("/v1/idempotency/begin", nothing).await.invalid("key");
+    broker.post("/v1/effects/begin", nothing).await.invalid("key");
 }

@@ -16,7 +16,7 @@ async fn a_record_says_all_there_is_to_say() {
     let how = json!({ "on_doubt": "probe", "owner": "o", "tenant_id": "acme", "lease_ms": 60_000,
         "provider_window_ms": 86_400_000 });
     let began = broker.begin(named("k"), how).await.is(200);
-    let path = "/v1/idempotency?scope=op/charge&key=k&tenant_id=acme";
+    let path = "/v1/effects?scope=op/charge&key=k&tenant_id=acme";
     let record = broker.get(path).await.is(200);
     let names = "began_at downstream_key downstream_until expires_at fence key on_doubt owner scope state status tenant_id updated_at";
     assert_eq!(fields(&record).join(" "), names);
@@ -47,15 +47,15 @@ async fn what_was_never_begun_is_not_found() {
         ("scope=effect/u/g&key=k", "topic"),
         ("scope=produce/u&key=k", "topic"),
     ] {
-        let body = broker.get(format!("/v1/idempotency?{query}")).await.refused(404, "NOT_FOUND");
+        let body = broker.get(format!("/v1/effects?{query}")).await.refused(404, "NOT_FOUND");
         assert_eq!(body["kind"], kind, "{query}");
     }
-    broker.get("/v1/idempotency?scope=op/charge&key=k&tenant_id=default").await.is(200);
+    broker.get("/v1/effects?scope=op/charge&key=k&tenant_id=default").await.is(200);
 }
 
 /// Asks on a connection of its own, and answers when that does.
 fn waits(broker: &Client, key: &str, wait_ms: u64) -> tokio::task::JoinHandle<Value> {
-    let path = format!("/v1/idempotency?scope=op/charge&key={key}&wait_ms={wait_ms}");
+    let path = format!("/v1/effects?scope=op/charge&key={key}&wait_ms={wait_ms}");
     let broker = broker.clone();
     tokio::spawn(async move { broker.get(path).await.is(200) })
 }
@@ -100,7 +100,7 @@ async fn a_person_ends_waiting_too() {
     broker.finish(&began, ended("UNKNOWN")).await.is(200);
     let waiting = waits(&broker, "k", 60_000);
     let how = json!({ "fence": 1, "as": "failed", "by": "ops", "reason": "r" });
-    broker.post("/v1/idempotency/resolve", with(named("k"), how)).await.is(200);
+    broker.post("/v1/effects/resolve", with(named("k"), how)).await.is(200);
     assert_eq!(waiting.await.expect("an answer")["state"], "FAILED_FINAL");
 }
 
@@ -110,7 +110,7 @@ async fn a_retryable_failure_is_not_the_end() {
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
     let waiting = waits(&broker, "k", 60_000);
     broker.finish(&began, ended("FAILED_RETRYABLE")).await.is(200);
-    let again = broker.post("/v1/idempotency/reacquire", named("k")).await.is(200);
+    let again = broker.post("/v1/effects/reacquire", named("k")).await.is(200);
     broker.finish(&again, ended("SUCCEEDED")).await.is(200);
     let record = waiting.await.expect("an answer");
     assert_eq!((&record["state"], &record["fence"]), (&json!("SUCCEEDED"), &json!(2)));
@@ -124,7 +124,7 @@ async fn when_the_time_is_up_it_is_shown_as_it_is() {
     let record = waits(&broker, "k", 300).await.expect("an answer");
     assert_eq!(record["state"], "IN_PROGRESS");
     assert!(since.elapsed() >= Duration::from_millis(300), "{:?}", since.elapsed());
-    let nothing = "/v1/idempotency?scope=op/charge&key=nothing&wait_ms=300";
+    let nothing = "/v1/effects?scope=op/charge&key=nothing&wait_ms=300";
     let since = tokio::time::Instant::now();
     assert_eq!(broker.get(nothing).await.refused(404, "NOT_FOUND")["kind"], "effect");
     assert!(since.elapsed() >= Duration::from_millis(300), "it might have been begun");
@@ -150,7 +150,7 @@ async fn a_server_stops_though_somebody_waits() {
 /// All pages of a list, as (tenant, scope, key).
 async fn listed(broker: &Client, query: &str) -> BTreeSet<(String, String, String)> {
     let mut all = BTreeSet::new();
-    let mut path = format!("/v1/idempotency?{query}");
+    let mut path = format!("/v1/effects?{query}");
     loop {
         let page = broker.get(&path).await.is(200);
         for effect in page["effects"].as_array().expect("a list") {
@@ -160,7 +160,7 @@ async fn listed(broker: &Client, query: &str) -> BTreeSet<(String, String, Strin
             assert!(query.contains(&word("state")), "{effect}");
         }
         let Some(cursor) = page["next_cursor"].as_str() else { return all };
-        path = format!("/v1/idempotency?{query}&cursor={cursor}");
+        path = format!("/v1/effects?{query}&cursor={cursor}");
     }
 }
 
@@ -220,7 +220,7 @@ async fn a_page_has_as_many_as_were_asked_for_and_a_cursor_may_be_used_again() {
         broker.execute(&number.to_string(), json!({ "on_doubt": "park" })).await;
     }
     let page = async |more: &str| {
-        broker.get(format!("/v1/idempotency?state=IN_PROGRESS&limit=2{more}")).await.is(200)
+        broker.get(format!("/v1/effects?state=IN_PROGRESS&limit=2{more}")).await.is(200)
     };
     let first = page("").await;
     assert_eq!(first["effects"].as_array().map(Vec::len), Some(2));
@@ -243,7 +243,7 @@ async fn a_cursor_before_the_first_is_the_first() {
         broker.finish(&began, json!({ "status": "SUCCEEDED" })).await.is(200);
     }
     broker.execute("open", json!({ "on_doubt": "park" })).await;
-    let page = broker.get("/v1/idempotency?state=IN_PROGRESS&cursor=MDowOjA").await.is(200);
+    let page = broker.get("/v1/effects?state=IN_PROGRESS&cursor=MDowOjA").await.is(200);
     assert_eq!(page["effects"][0]["key"], "open", "{page}");
 }
 
@@ -255,7 +255,7 @@ async fn what_ran_out_is_listed_as_doubt_though_nobody_wrote_it_down() {
     assert_eq!(record["doubt"]["cause"], "lease_expired");
     assert_eq!(listed(&broker, "state=IN_PROGRESS").await.len(), 0);
     assert_eq!(listed(&broker, "state=IN_DOUBT").await.len(), 1);
-    let page = broker.get("/v1/idempotency?state=IN_DOUBT").await.is(200);
+    let page = broker.get("/v1/effects?state=IN_DOUBT").await.is(200);
     assert_eq!(page["effects"][0], record);
 }
 
@@ -267,7 +267,7 @@ async fn effects_of_deliveries_are_listed_with_their_message() {
     let receipt = broker.produce_with("t", "x", keyed).await;
     let delivery = broker.receive("t", "g", "o").await;
     broker.begin(under(&delivery), json!({ "on_doubt": "park", "key": "k" })).await.is(200);
-    let page = broker.get("/v1/idempotency?state=IN_PROGRESS&scope=effect/t/g").await.is(200);
+    let page = broker.get("/v1/effects?state=IN_PROGRESS&scope=effect/t/g").await.is(200);
     let message = json!({ "id": receipt["id"], "topic": "t", "partition": 2, "offset": 0 });
     assert_eq!(page["effects"][0]["message"], message);
     assert_eq!(page["effects"][0]["tenant_id"], "acme");
@@ -284,7 +284,7 @@ async fn a_taken_key_of_a_topic_is_shown_with_its_receipt() {
     let keyed = |key: &str, target: Value| json!({ "idempotency_key": key, "tenant_id": "acme", "target_topic": target });
     for (key, target) in [("here", Value::Null), ("there", json!("u"))] {
         let receipt = broker.produce_with("t", "x", keyed(key, target)).await;
-        let path = format!("/v1/idempotency?scope=produce/t&key={key}&tenant_id=acme");
+        let path = format!("/v1/effects?scope=produce/t&key={key}&tenant_id=acme");
         let record = broker.get(&path).await.is(200);
         assert_eq!(record["result"], receipt, "{key}");
         assert_eq!(
@@ -298,7 +298,7 @@ async fn a_taken_key_of_a_topic_is_shown_with_its_receipt() {
         // Over is over: whoever waits is answered at once.
         assert_eq!(broker.get(format!("{path}&wait_ms=60000")).await.is(200), record);
         broker
-            .get(format!("/v1/idempotency?scope=produce/t&key={key}"))
+            .get(format!("/v1/effects?scope=produce/t&key={key}"))
             .await
             .refused(404, "NOT_FOUND");
     }
@@ -307,7 +307,7 @@ async fn a_taken_key_of_a_topic_is_shown_with_its_receipt() {
         if verb == "reacquire" {
             body.as_object_mut().expect("an object").remove("on_doubt");
         }
-        broker.post(format!("/v1/idempotency/{verb}"), body).await.invalid("scope");
+        broker.post(format!("/v1/effects/{verb}"), body).await.invalid("scope");
     }
 }
 
@@ -326,7 +326,7 @@ async fn one_and_many_are_not_asked_at_once() {
         ("scope=op/charge&key=k&limit=1", "key"),
         ("scope=op/charge&key=k&cursor=MDA", "key"),
     ] {
-        broker.get(format!("/v1/idempotency?{query}")).await.invalid(field);
+        broker.get(format!("/v1/effects?{query}")).await.invalid(field);
     }
 }
 
@@ -335,7 +335,7 @@ async fn who_waits_for_a_message_to_be_produced_is_answered() {
     let broker = Broker::start().await;
     broker.topic("t").await;
     let caller = broker.clone();
-    let path = "/v1/idempotency?scope=produce/t&key=k&wait_ms=60000";
+    let path = "/v1/effects?scope=produce/t&key=k&wait_ms=60000";
     let waiting = tokio::spawn(async move { caller.get(path).await.is(200) });
     let receipt = broker.produce_with("t", "x", json!({ "idempotency_key": "k" })).await;
     assert_eq!(waiting.await.expect("an answer")["result"], receipt);

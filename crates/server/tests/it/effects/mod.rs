@@ -42,7 +42,7 @@ fn ended(status: &str) -> Value {
 
 impl Client {
     pub(crate) async fn begin(&self, named: Value, how: Value) -> Answer {
-        self.post("/v1/idempotency/begin", with(named, how)).await
+        self.post("/v1/effects/begin", with(named, how)).await
     }
 
     /// A begin that must be told to execute, alone.
@@ -54,12 +54,12 @@ impl Client {
 
     /// Ends what was begun.
     pub(crate) async fn finish(&self, began: &Value, how: Value) -> Answer {
-        self.post("/v1/idempotency/finish", with(json!({ "token": began["token"] }), how)).await
+        self.post("/v1/effects/finish", with(json!({ "token": began["token"] }), how)).await
     }
 
     /// The record of an effect.
     pub(crate) async fn effect(&self, scope: &str, key: &str) -> Value {
-        self.get(format!("/v1/idempotency?scope={scope}&key={key}")).await.is(200)
+        self.get(format!("/v1/effects?scope={scope}&key={key}")).await.is(200)
     }
 
     /// Waits until the effect is so.

@@ -31,7 +31,7 @@ fn count(answers: &[Answer], status: u16, field: &str, is: &Value) -> usize {
 async fn of_many_who_begin_one_executes() {
     let broker = Broker::start().await;
     let begin = |number: usize| json!({ "scope": "op/charge", "key": "k", "on_doubt": "retry", "nonce": number.to_string() });
-    let began = all_at_once(&broker, "/v1/idempotency/begin", begin).await;
+    let began = all_at_once(&broker, "/v1/effects/begin", begin).await;
     assert_eq!(count(&began, 200, "decision", &json!("EXECUTE")), 1);
     assert_eq!(count(&began, 409, "error", &json!("IN_PROGRESS")), MANY - 1);
 }
@@ -42,7 +42,7 @@ async fn of_many_who_take_doubt_one_executes() {
     for on_doubt in ["retry", "probe"] {
         let began = broker.execute(on_doubt, json!({ "on_doubt": on_doubt })).await;
         broker.finish(&began, json!({ "status": "UNKNOWN" })).await.is(200);
-        let again = all_at_once(&broker, "/v1/idempotency/reacquire", |_| named(on_doubt)).await;
+        let again = all_at_once(&broker, "/v1/effects/reacquire", |_| named(on_doubt)).await;
         assert_eq!(count(&again, 200, "fence", &json!(2)), 1, "{on_doubt}");
         assert_eq!(count(&again, 409, "fence", &json!(2)), MANY - 1, "{on_doubt}");
     }
@@ -54,7 +54,7 @@ async fn of_many_outcomes_one_counts() {
     let began = broker.execute("k", json!({ "on_doubt": "park" })).await;
     // Two say each thing: the second of the one that counts is told that it is known.
     let finish = |number: usize| json!({ "token": began["token"], "status": "SUCCEEDED", "result": number / 2 });
-    let finished = all_at_once(&broker, "/v1/idempotency/finish", finish).await;
+    let finished = all_at_once(&broker, "/v1/effects/finish", finish).await;
     assert_eq!(count(&finished, 200, "repeated", &json!(false)), 1);
     assert_eq!(count(&finished, 200, "repeated", &json!(true)), 1);
     assert_eq!(count(&finished, 422, "field", &json!("outcome")), MANY - 2);

@@ -24,7 +24,7 @@ async fn dead(broker: &Client, envelope: Value, status: Option<&str>) -> (Value,
             broker.finish(&began, ended(status)).await.is(200);
         }
     }
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let letters = broker.get("/v1/dlq/t?limit=1").await.is(200);
     (delivery, letters["dead_letters"][0]["id"].clone())
 }
@@ -79,7 +79,7 @@ async fn twice_redriven_it_is_still_its_first_self() {
     let (delivery, letter) = dead(&broker, json!({}), Some("SUCCEEDED")).await;
     redrive(&broker, &letter, Value::Null).await;
     let again = broker.receive("t", "g", "o").await;
-    broker.nack(token(&again), json!({ "final": true })).await.is(204);
+    broker.nack(token(&again), json!({ "dead_letter": true })).await.is(204);
     let letters = broker.get("/v1/dlq/t?limit=1").await.is(200);
     redrive(&broker, &letters["dead_letters"][0]["id"], Value::Null).await;
     let third = broker.receive("t", "g", "o").await;
@@ -141,6 +141,6 @@ async fn doubt_outlives_its_letter() {
     tokio::time::resume();
     let id = delivery["id"].as_str().expect("an id");
     assert_eq!(broker.effect("effect/t/g", id).await["state"], "IN_DOUBT");
-    let list = broker.get("/v1/idempotency?state=IN_DOUBT").await.is(200);
+    let list = broker.get("/v1/effects?state=IN_DOUBT").await.is(200);
     assert_eq!(list["effects"].as_array().map(Vec::len), Some(1));
 }

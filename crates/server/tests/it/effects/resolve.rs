@@ -9,7 +9,7 @@ use crate::verbs::{time, with};
 
 async fn resolve(broker: &Client, key: &str, how: Value) -> Answer {
     let who = with(named(key), json!({ "by": "ops", "reason": "found ch_1" }));
-    broker.post("/v1/idempotency/resolve", with(who, how)).await
+    broker.post("/v1/effects/resolve", with(who, how)).await
 }
 
 async fn doubtful(broker: &Client, key: &str, on_doubt: &str) -> Value {
@@ -68,7 +68,7 @@ async fn a_retry_by_a_person_is_taken_under_the_next_fence() {
     let broker = Broker::start().await;
     let first = doubtful(&broker, "k", "park").await;
     resolve(&broker, "k", json!({ "fence": 1, "as": "retry" })).await.is(200);
-    let again = broker.post("/v1/idempotency/reacquire", named("k")).await.is(200);
+    let again = broker.post("/v1/effects/reacquire", named("k")).await.is(200);
     assert_eq!((&again["decision"], &again["fence"]), (&json!("EXECUTE"), &json!(2)));
     assert_eq!(again["downstream_key"], first["downstream_key"]);
     assert_eq!(again.get("doubt"), None, "a person ended it");
@@ -131,7 +131,7 @@ async fn who_and_why_are_said() {
     for field in ["by", "reason", "fence", "as"] {
         let mut how = with(named("k"), whole.clone());
         how.as_object_mut().expect("an object").remove(field);
-        let body = broker.post("/v1/idempotency/resolve", how).await;
+        let body = broker.post("/v1/effects/resolve", how).await;
         let body = body.refused(400, "INVALID_ARGUMENT");
         assert!(body["message"].as_str().is_some_and(|says| says.contains(field)), "{body}");
     }

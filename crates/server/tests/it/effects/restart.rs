@@ -40,7 +40,7 @@ async fn records_are_as_they_were_and_tokens_still_count() {
     let resolved = broker.execute("resolved", json!({ "on_doubt": "park" })).await;
     broker.finish(&resolved, ended("UNKNOWN")).await.is(200);
     let how = json!({ "fence": 1, "as": "failed", "by": "ops", "reason": "r" });
-    broker.post("/v1/idempotency/resolve", with(named("resolved"), how)).await.is(200);
+    broker.post("/v1/effects/resolve", with(named("resolved"), how)).await.is(200);
     keys.push("resolved".to_owned());
     let before = all_records(&broker, &keys).await;
     let broker = broker.restart().await;
@@ -50,17 +50,16 @@ async fn records_are_as_they_were_and_tokens_still_count() {
     assert_eq!(again["token"], open["token"], "a lost answer is still to be had");
     let other = with(how, json!({ "request": "s" }));
     broker.begin(named("kSUCCEEDED"), other).await.refused(422, "CONFLICT");
-    broker.post("/v1/idempotency/extend", json!({ "token": open["token"] })).await.is(200);
+    broker.post("/v1/effects/extend", json!({ "token": open["token"] })).await.is(200);
     broker.finish(&open, ended("SUCCEEDED")).await.is(200);
     let body = broker.finish(&resolved, ended("SUCCEEDED")).await;
     body.refused(409, "STALE_FENCE");
-    let list = broker.get("/v1/idempotency?state=IN_DOUBT").await.is(200);
+    let list = broker.get("/v1/effects?state=IN_DOUBT").await.is(200);
     assert_eq!(list["effects"][0]["key"], "kUNKNOWN");
-    let probe = broker.post("/v1/idempotency/reacquire", named("kUNKNOWN")).await.is(200);
+    let probe = broker.post("/v1/effects/reacquire", named("kUNKNOWN")).await.is(200);
     assert_eq!((&probe["action"], &probe["fence"]), (&json!("probe"), &json!(2)));
     let before = broker.effect("op/charge", "kFAILED_RETRYABLE").await;
-    let renewed =
-        broker.post("/v1/idempotency/reacquire", named("kFAILED_RETRYABLE")).await.is(200);
+    let renewed = broker.post("/v1/effects/reacquire", named("kFAILED_RETRYABLE")).await.is(200);
     assert_eq!(renewed["fence"], 2);
     assert_ne!(renewed["downstream_key"], before["downstream_key"], "it was to be renewed");
 }
@@ -119,7 +118,7 @@ async fn a_dead_letter_remembers_its_effects() {
     let delivery = broker.receive("t", "g", "o").await;
     let began = broker.begin(under(&delivery), json!({})).await.is(200);
     broker.finish(&began, json!({ "status": "SUCCEEDED", "result": 1 })).await.is(200);
-    broker.nack(token(&delivery), json!({ "final": true })).await.is(204);
+    broker.nack(token(&delivery), json!({ "dead_letter": true })).await.is(204);
     let broker = broker.restart().await;
     let letters = broker.get("/v1/dlq/t").await.is(200);
     let ids = json!({ "ids": [letters["dead_letters"][0]["id"]] });

@@ -28,8 +28,8 @@ async fn finish_raw(broker: &Client, key: &str, result: &str) {
     let began = broker.execute(key, json!({ "on_doubt": "park" })).await;
     let token = &began["token"];
     let body = format!(r#"{{"token":{token},"status":"SUCCEEDED","result":{result}}}"#);
-    broker.ask("POST", "/v1/idempotency/finish").body(body.clone()).send().await.is(200);
-    let again = broker.ask("POST", "/v1/idempotency/finish").body(body).send().await.is(200);
+    broker.ask("POST", "/v1/effects/finish").body(body.clone()).send().await.is(200);
+    let again = broker.ask("POST", "/v1/effects/finish").body(body).send().await.is(200);
     assert_eq!(again["repeated"], true, "{result}");
 }
 
@@ -48,8 +48,8 @@ async fn json_is_replayed_as_it_was_written() {
         let key = number.to_string();
         finish_raw(&broker, &key, result).await;
         holds(&broker.begin(named(&key), json!({ "on_doubt": "park" })).await, result);
-        holds(&broker.post("/v1/idempotency/reacquire", named(&key)).await, result);
-        holds(&broker.get(format!("/v1/idempotency?scope=op/charge&key={key}")).await, result);
+        holds(&broker.post("/v1/effects/reacquire", named(&key)).await, result);
+        holds(&broker.get(format!("/v1/effects?scope=op/charge&key={key}")).await, result);
     }
 }
 
@@ -60,7 +60,7 @@ async fn the_same_value_written_otherwise_is_another_outcome() {
     let token = &began["token"];
     let body = |result| format!(r#"{{"token":{token},"status":"SUCCEEDED","result":{result}}}"#);
     let finish =
-        async |result| broker.ask("POST", "/v1/idempotency/finish").body(body(result)).send().await;
+        async |result| broker.ask("POST", "/v1/effects/finish").body(body(result)).send().await;
     finish(r#"{"a":1}"#).await.is(200);
     finish(r#"{"a": 1}"#).await.refused(422, "CONFLICT");
     finish(r#"{"a":1.0}"#).await.refused(422, "CONFLICT");
@@ -124,7 +124,7 @@ async fn what_is_no_result_is_refused() {
         (r#""result_base64":1"#.to_owned(), "result_base64"),
     ] {
         let body = format!(r#"{{"token":{token},"status":"SUCCEEDED",{result}}}"#);
-        let answer = broker.ask("POST", "/v1/idempotency/finish").body(body).send().await;
+        let answer = broker.ask("POST", "/v1/effects/finish").body(body).send().await;
         let said = answer.json();
         assert_eq!((answer.status, &said["field"]), (400, &json!(field)), "{result:.80}: {said}");
     }
@@ -132,11 +132,11 @@ async fn what_is_no_result_is_refused() {
     for result in [&b"{"[..], b"01", b"'a'", b"nul", b"\"\xff\"", b"[1,]"] {
         let head = format!(r#"{{"token":{token},"status":"SUCCEEDED","result":"#);
         let body = [head.as_bytes(), result, b"}"].concat();
-        let answer = broker.ask("POST", "/v1/idempotency/finish").body(body).send().await;
+        let answer = broker.ask("POST", "/v1/effects/finish").body(body).send().await;
         answer.refused(400, "INVALID_ARGUMENT");
     }
     let body = format!(r#"{{"token":{token},"status":"SUCCEEDED","result":{}}}"#, nested(31));
-    let answer = broker.ask("POST", "/v1/idempotency/finish").body(body).send().await;
+    let answer = broker.ask("POST", "/v1/effects/finish").body(body).send().await;
     assert_eq!(answer.is(200)["repeated"], false, "nothing was stored by any of them");
 }
 
@@ -145,7 +145,7 @@ async fn a_list_leaves_results_out_and_a_replay_does_not() {
     let broker = Broker::start().await;
     finish_raw(&broker, "k", "1").await;
     broker.execute("open", json!({ "on_doubt": "park" })).await;
-    let list = broker.get("/v1/idempotency?state=IN_PROGRESS").await.is(200);
+    let list = broker.get("/v1/effects?state=IN_PROGRESS").await.is(200);
     let keys: Vec<&Value> =
         list["effects"].as_array().expect("a list").iter().map(|e| &e["key"]).collect();
     assert_eq!(keys, [&json!("open")], "what is over is not listed");

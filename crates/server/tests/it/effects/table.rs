@@ -431,7 +431,7 @@ async fn a_stale_lease_begins_nothing() {
     let states: [State; 4] = [
         ("waiting", &[("nack", r#"{"delay_ms":600000}"#)]),
         ("leased", &[("nack", r#"{"delay_ms":0}"#), ("receive", "")]),
-        ("dead", &[("nack", r#"{"final":true}"#)]),
+        ("dead", &[("nack", r#"{"dead_letter":true}"#)]),
         ("generation", &[("seek", "")]),
     ];
     for (state, steps) in states {
@@ -455,7 +455,7 @@ async fn a_stale_lease_begins_nothing() {
         let answer = broker.begin(under(&delivery), json!({ "on_doubt": "park" })).await;
         let body = answer.refused(409, "STALE_LEASE");
         assert_eq!((&body["state"], &body["attempt"]), (&json!(state), &json!(1)), "{body}");
-        let list = broker.get("/v1/idempotency?state=IN_PROGRESS").await.is(200);
+        let list = broker.get("/v1/effects?state=IN_PROGRESS").await.is(200);
         assert_eq!(list, json!({ "effects": [] }));
     }
 }

@@ -1,4 +1,4 @@
-//! `driftq restored` and `driftq copy`: a storage that begins again elsewhere.
+//! `driftq mark-restored` and `driftq copy-to-postgres`: a storage that begins again elsewhere.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use crate::output::{self, Format};
 #[command(group = ArgGroup::new("storage").required(true).multiple(true))]
 #[command(after_help = "\
 Examples:
-  driftq restored --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
-  driftq restored --data ./data")]
+  driftq mark-restored --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
+  driftq mark-restored --data ./data")]
 pub(crate) struct Restored {
     /// The database
     #[arg(long, value_name = "URL", group = "storage")]
@@ -45,7 +45,7 @@ impl Restored {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  driftq copy --data ./data --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
+  driftq copy-to-postgres --data ./data --database-url 'postgresql://driftq@db.example/driftq?sslmode=verify-full'
 
 Stop the server first. After the copy no server starts on the directory: its tokens are valid in the database.")]
 pub(crate) struct CopyTo {
