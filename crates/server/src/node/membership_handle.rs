@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::routes::Routes;
 
-/// The membership of a shard's task among the others.
+/// How the task of a shard takes part in the cluster.
 #[derive(Clone)]
 pub(crate) struct MembershipHandle {
     pub(crate) postgres: Arc<Postgres>,
@@ -47,7 +47,7 @@ impl MembershipHandle {
     }
 }
 
-/// A node among others: its membership, and where shards are served.
+/// What a node of a cluster starts with: its membership, and where shards are served.
 pub(crate) struct ClusterHandle {
     pub(crate) membership: MembershipHandle,
     pub(crate) routes: watch::Receiver<Routes>,

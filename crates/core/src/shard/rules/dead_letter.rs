@@ -19,7 +19,7 @@ use crate::time::Timestamp;
 /// Bytes of the error that a dead letter is listed by.
 pub(crate) const LISTED_ERROR_BYTES: usize = 64;
 
-/// Who is to be buried.
+/// A delivery whose message becomes a dead letter.
 pub(crate) struct DeadLettering<'a> {
     pub(crate) topic: &'a Topic,
     pub(crate) group: &'a Group,
