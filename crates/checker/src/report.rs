@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::invariant::Invariant;
 
-/// How many violations of one invariant are kept: the first ones tell the timeline.
+/// How many violations of one invariant are kept: the first ones show the cause.
 const KEPT_MAX: usize = 100;
 
 /// The judgement on one history.

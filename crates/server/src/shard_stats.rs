@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// ShardCounts since the process began, whoever served the shard meanwhile.
+/// Counts since the start of this process, over all times that it served the shard.
 #[derive(Debug, Default)]
 pub(crate) struct ShardStats {
     commits: AtomicU64,

@@ -416,7 +416,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// One dead_lettering ends a run, so that its changes follow from the state as it is.
+    /// One dead letter ends a run, so that its changes follow from the state as it is.
     fn dead_letter(
         &mut self,
         offset: Offset,

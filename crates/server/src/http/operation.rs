@@ -68,7 +68,7 @@ refusals! {
     Stale: FailedPrecondition, StaleLease;
     /// The effect is not the caller's any more, or is not in that state.
     StaleEffect: FailedPrecondition, StaleFence;
-    /// Somebody else has the effect, or a person has to say.
+    /// Another execution holds the effect, or its outcome must be resolved first.
     Held: StaleLease, InProgress, InDoubt;
     /// A commit that cannot be.
     Uncommitted: AlreadyExists, FailedPrecondition, StaleLease, StaleFence, InProgress, InDoubt;

@@ -165,7 +165,7 @@ impl Peers {
         }
     }
 
-    /// What is told is worth some retry while a shard moves: a lease that nobody uses goes back sooner.
+    /// Retries for a while if the shard is moving, so that an unused lease is returned before it expires.
     async fn tell_there(&self, shard: ShardId, command: Command) {
         for _ in 0..SENDS_MAX {
             let answered = match self.call(shard, command.clone()) {

@@ -12,7 +12,7 @@ use super::routes::Routes;
 /// How often it is tried, if nothing is heard.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The retry of one caller.
+/// The retries of one call.
 pub(super) struct Retry {
     routes: watch::Receiver<Routes>,
     began: Instant,

@@ -4,7 +4,7 @@
 //! 2. When a commit or a read fails, this copy of the shard is dropped with everything that waits for it
 //!    (their outcome is unknown), and the shard is claimed and recovered anew.
 //! 3. Under load a batch takes what came while the batches before it were being committed; idle, a command
-//!    is decided and committed at once. RemoteShard is no timer.
+//!    is decided and committed at once. There is no timer.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -40,7 +40,7 @@ use super::status::Status;
 
 /// The wait before a shard that was lost is claimed again.
 const CLAIM_AGAIN: Duration = Duration::from_millis(250);
-/// ShardRequest taken at once.
+/// Requests that are taken from the mailbox at once.
 const MAIL_MAX: usize = 4_096;
 
 type Under<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

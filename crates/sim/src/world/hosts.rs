@@ -111,7 +111,7 @@ impl Hosts {
         (until > now).then_some(until)
     }
 
-    /// Where a node sends what is for a shard. None: nobody serves it, as far as it knows.
+    /// The node that `from` sends calls for a shard to. None if `from` knows of no node that serves it.
     pub(crate) fn route(&self, from: NodeId, shard: ShardId) -> Option<(NodeId, Epoch)> {
         let machine = &self.list.get(&from)?.process.machine;
         let (node, epoch) = machine.holder(shard)?;

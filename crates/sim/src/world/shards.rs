@@ -68,7 +68,7 @@ pub(crate) struct Connection {
 pub(crate) enum Heard {
     /// An answer.
     Answer(Box<CommandResult>),
-    /// Nobody listens: it did not happen.
+    /// The shard is not served there: nothing happened.
     NobodyListens,
     /// Nothing: it may or may not have happened.
     Nothing,

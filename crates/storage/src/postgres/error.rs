@@ -51,7 +51,7 @@ impl From<tokio_postgres::Error> for PgError {
 impl From<PgError> for OpenError {
     fn from(failed: PgError) -> OpenError {
         OpenError::Database(match failed {
-            PgError::Fenced => "somebody else was quicker".to_owned(),
+            PgError::Fenced => "another node claimed the shard first".to_owned(),
             PgError::Database(why) => why,
         })
     }

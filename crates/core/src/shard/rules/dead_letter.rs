@@ -135,7 +135,7 @@ impl Context<'_> {
 }
 
 impl Shard {
-    /// The changes of a dead_lettering whose message is at hand.
+    /// The changes that make a dead letter of a message which is in memory.
     pub(crate) fn dead_letter_message(
         &self,
         now: Timestamp,

@@ -1,6 +1,6 @@
 //! Why a message or a group is where it is. What is said about it is in [`summary`](crate::shard::verbs::summary).
 //!
-//! MessageState are the present and the last error. How a message ended in a group is known as long as its
+//! What is known is the present and the last error. How a message ended in a group is known as long as its
 //! tombstone is; a plain ack of the first attempt has none.
 
 use std::sync::Arc;
