@@ -131,15 +131,15 @@ impl Shop {
     async fn trade(mut self) -> anyhow::Result<()> {
         let mut orders = self.command(self.queue.orders);
         let mut orders = orders.stdout(Stdio::piped()).spawn()?;
-        let mut says = BufReader::new(orders.stdout.take().context("it is piped")?).lines();
-        says.next_line().await?.context("the orders are not sent")?;
+        let mut message = BufReader::new(orders.stdout.take().context("it is piped")?).lines();
+        message.next_line().await?.context("the orders are not sent")?;
         let killed = self.worker_that_dies().await?;
         let _second = self.worker()?;
         self.until("half of the work", |charges| charges.answered.len() >= ORDERS / 2).await?;
         self.broker.kill().await?;
         self.broker.start_again(None).await?;
         let doubted = self.person(&mut orders).await?;
-        let ended = says.next_line().await?.context("nothing about how they ended")?;
+        let ended = message.next_line().await?.context("nothing about how they ended")?;
         self.check(&serde_json::from_str(&ended)?)?;
         for order in &killed {
             let is_listed = doubted.get(order).is_some_and(|cause| cause == "lease_expired");
@@ -201,16 +201,16 @@ impl Shop {
     }
 
     async fn resolve(&self, order: &str, fence: &Value) -> anyhow::Result<()> {
-        let mut says = json!({ "scope": "op/charge", "key": order, "fence": fence, "by": "ops",
+        let mut message = json!({ "scope": "op/charge", "key": order, "fence": fence, "by": "ops",
                                "reason": "looked at the charges" });
         if self.charges()?.charged.contains_key(order) {
-            says["as"] = json!("succeeded");
-            says["result"] = receipt(order);
+            message["as"] = json!("succeeded");
+            message["result"] = receipt(order);
         } else {
-            says["as"] = json!("retry");
+            message["as"] = json!("retry");
         }
         let resolve = format!("{}/effects/resolve", self.broker.url());
-        self.http.post(resolve).json(&says).send().await?.error_for_status()?;
+        self.http.post(resolve).json(&message).send().await?.error_for_status()?;
         Ok(())
     }
 

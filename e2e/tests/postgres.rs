@@ -101,14 +101,14 @@ async fn a_commit_whose_wait_was_cancelled_is_unknown() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_may_lose_data_is_refused() {
     let mut cluster = Cluster::start(15).await.expect("a server");
-    for (setting, says) in
+    for (setting, message) in
         [("fsync", "fsync is off"), ("full_page_writes", "full_page_writes is off")]
     {
         let off = format!("ALTER SYSTEM SET {setting} = off");
         cluster.sql(&off).await.expect("it is told");
         cluster.restart(Stop::Fast).await.expect("it starts");
         let refused = Postgres::open(&cluster.url(), None).await.err().expect("it is refused");
-        assert!(refused.to_string().contains(says), "{refused}");
+        assert!(refused.to_string().contains(message), "{refused}");
         cluster.sql(&format!("ALTER SYSTEM RESET {setting}")).await.expect("it is told");
     }
     // Of a session it is no matter: ours say what they need.

@@ -76,17 +76,17 @@ pub fn check_packed(row: &Row, content: &[u8]) {
 /// A row that can be read says the same once it is packed and read again, and from then on has the same
 /// bytes. Returns what it was packed into.
 pub fn check(row: &Row) -> Option<Vec<Row>> {
-    let Reread { says, again } = reread(row).ok()?;
-    let mut says_again = Vec::new();
+    let Reread { message, again } = reread(row).ok()?;
+    let mut messages = Vec::new();
     for row in &again {
         let read = reread(row).expect("what was packed can be read");
         assert_eq!(read.again, std::slice::from_ref(row), "packed twice, other bytes");
-        says_again.push(read.says);
+        messages.push(read.message);
     }
     // What was one row may be several: their lists are one list.
-    let joined = says_again.join(", ").replace("], [", ", ");
+    let joined = messages.join(", ").replace("], [", ", ");
     if !again.is_empty() {
-        assert_eq!(joined, says.replace("], [", ", "), "read again, it says something else");
+        assert_eq!(joined, message.replace("], [", ", "), "read again, it says something else");
     }
     Some(again)
 }

@@ -39,7 +39,7 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
     }
     let (mut found, mut invisible) = (0, 0);
     println!(
-        "{:<36} {:<10} {:<32} {:>8} {:>12}",
+        "{:<44} {:<22} {:<32} {:>8} {:>12}",
         "bug", "invariant", "found", "seconds", "just test"
     );
     for bug in &bugs {
@@ -60,7 +60,7 @@ pub(crate) fn run(tree: &Tree, names: &[String]) -> anyhow::Result<ExitCode> {
             false => "-",
         };
         let Bug { name, invariant, .. } = bug;
-        println!("{name:<36} {invariant:<10} {said:<32} {seconds:>8} {tests:>12}");
+        println!("{name:<44} {invariant:<22} {said:<32} {seconds:>8} {tests:>12}");
         copy.apply(&bug.patch, &["--reverse"])?;
     }
     if is_full {
@@ -77,7 +77,7 @@ fn bugs(tree: &Tree, names: &[String]) -> anyhow::Result<Vec<Bug>> {
         let name = Path::new(path).file_stem().context("a patch has a name")?.to_string_lossy();
         let first = patch.lines().next().unwrap_or_default();
         let Some(invariant) = first.strip_prefix("invariant: ") else {
-            bail!("{path}:1: begin with `invariant: I…`, the promise it breaks");
+            bail!("{path}:1: begin with `invariant: NAME`, the invariant it breaks");
         };
         let is_change = |line: &&str| {
             (line.starts_with('+') || line.starts_with('-'))

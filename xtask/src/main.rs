@@ -10,6 +10,7 @@ mod bugs;
 mod cycles;
 mod decisions;
 mod edges;
+mod invariants;
 mod links;
 mod proofs;
 mod readme;
@@ -53,6 +54,7 @@ fn tidy(tree: &Tree) -> anyhow::Result<Vec<Finding>> {
     findings.extend(traces::check(tree));
     findings.extend(decisions::check(tree));
     findings.extend(cycles::check(tree)?);
+    findings.extend(invariants::check(tree)?);
     Ok(findings)
 }
 

@@ -8,7 +8,7 @@ use crate::number::{
     BacklogLimit, BackoffMs, DedupeTtlMs, DlqRetentionMs, EffectTtlMs, GroupIdleMs, LeaseMs,
     MaxAttempts, MaxInFlight, MaxOpen, RetentionBytes, RetentionMs,
 };
-use crate::words::{GroupsWord, Keyless, OnDoubt};
+use crate::words::{OnDoubt, Unkeyed};
 
 /// Every setting, with the value in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -28,9 +28,9 @@ pub struct Settings {
     pub effect_ttl_ms: EffectTtlMs,
     #[schema(required = true)]
     pub on_doubt: Option<OnDoubt>,
-    pub keyless: Keyless,
+    pub unkeyed: Unkeyed,
     pub require_token: bool,
-    pub groups: GroupsWord,
+    pub auto_create_groups: bool,
     #[schema(required = true)]
     pub group_idle_ms: Option<GroupIdleMs>,
     pub history: bool,
@@ -65,9 +65,9 @@ patch! {
     dedupe_ttl_ms: DedupeTtlMs,
     effect_ttl_ms: EffectTtlMs,
     on_doubt: OnDoubt,
-    keyless: Keyless,
+    unkeyed: Unkeyed,
     require_token: bool,
-    groups: GroupsWord,
+    auto_create_groups: bool,
     group_idle_ms: GroupIdleMs,
     history: bool,
 }

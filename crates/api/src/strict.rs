@@ -196,10 +196,10 @@ mod tests {
                 "must have at most 100 items",
             ),
         ];
-        for ((bytes, refused), max, item, says) in rows {
+        for ((bytes, refused), max, item, message) in rows {
             let most = 64 + (max + 2) * (item.len() + 1);
             assert!(bytes < most, "{bytes} bytes are read of at most {max} items");
-            assert!(refused.starts_with(says), "{refused}");
+            assert!(refused.starts_with(message), "{refused}");
         }
     }
 

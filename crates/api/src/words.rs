@@ -106,12 +106,6 @@ words! {
     EffectStatus in "SCREAMING_SNAKE_CASE" { Pending, Committed, Failed }
     /// Why the outcome of an effect is unknown.
     DoubtCause in "snake_case" { LeaseExpired, Reported, Abandoned }
-    /// Where messages without a key go.
-    Keyless in "snake_case" {
-        #[serde(rename = "partition_0")]
-        Partition0,
-        RoundRobin
-    }
-    /// Whether consuming creates groups.
-    GroupsWord in "snake_case" { Open, Declared }
+    /// The partition of messages without a key.
+    Unkeyed in "snake_case" { First, Spread }
 }

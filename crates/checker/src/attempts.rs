@@ -6,7 +6,7 @@
 
 use crate::history::How;
 use crate::ids::{Column, EntryId, FastMap};
-use crate::invariant::Invariant::I60;
+use crate::invariant::Invariant::FairAttempts;
 use crate::report::Findings;
 use crate::timeline::{Batch, Seen, Step, Timeline};
 
@@ -77,10 +77,10 @@ impl Judge<'_, '_> {
                 Step::Died { entry, reason: "exhausted", .. } => {
                     if let Some(attempt) = self.entries[entry].unshown {
                         let text = self.timeline.places.entry_text(entry);
-                        let says = format_args!(
+                        let detail = format_args!(
                             "{text} dies, and no consumer was shown attempt {attempt}"
                         );
-                        self.findings.add(I60, batch.seq, says);
+                        self.findings.add(FairAttempts, batch.seq, detail);
                     }
                 }
                 _ => {}

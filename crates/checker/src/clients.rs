@@ -5,7 +5,9 @@
 
 use crate::history::Verb;
 use crate::ids::{Column, CursorId, FastMap, NameId, ReaderId};
-use crate::invariant::Invariant::{I1, I13, I20, I21, I22};
+use crate::invariant::Invariant::{
+    AckSettlesOne, DeadLetteredOnce, FaithfulDeadLetter, NoEarlyDeadLetter, NoLoss,
+};
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Seen, Timeline};
 
@@ -143,24 +145,24 @@ impl Judge<'_, '_> {
             let group = &letter.group;
             let fate = self.fates.entry((told.cursor, letter.offset)).or_default();
             if fate.is_dead && !self.is_disturbed[told.cursor] {
-                let says = format_args!("{text} is dead in {group} twice");
-                self.findings.add(I20, told.seq, says);
+                let detail = format_args!("{text} is dead in {group} twice");
+                self.findings.add(DeadLetteredOnce, told.seq, detail);
             }
             fate.is_dead = true;
             if &*letter.reason == "rejected" && !fate.is_final {
-                let says = format_args!("{text} is dead in {group} as final, nobody said so");
-                self.findings.add(I21, told.seq, says);
+                let detail = format_args!("{text} is dead in {group} as final, nobody said so");
+                self.findings.add(NoEarlyDeadLetter, told.seq, detail);
             }
             if letter.attempts > 0 && letter.last_error.is_empty() {
-                let says = format_args!("{text} is dead in {group} without its last error");
-                self.findings.add(I22, told.seq, says);
+                let detail = format_args!("{text} is dead in {group} without its last error");
+                self.findings.add(FaithfulDeadLetter, told.seq, detail);
             }
             // A redriven message may leave its key behind.
             let may_lack_key = self.has_redrives && told.key.is_none();
             let key = self.keys.get(&letter.message.body);
             if key.is_some_and(|key| *key != told.key) && !may_lack_key {
-                let says = format_args!("{text} is dead in {group} with another key");
-                self.findings.add(I22, told.seq, says);
+                let detail = format_args!("{text} is dead in {group} with another key");
+                self.findings.add(FaithfulDeadLetter, told.seq, detail);
             }
         }
     }
@@ -172,8 +174,9 @@ impl Judge<'_, '_> {
             let is_settled = fate.is_acked || fate.is_dead;
             if fate.is_delivered && !is_settled && !self.is_disturbed[cursor] {
                 let text = places.cursor_text(cursor);
-                let says = format_args!("offset {offset} of {text} was delivered and never ended");
-                self.findings.add(I13, ended, says);
+                let detail =
+                    format_args!("offset {offset} of {text} was delivered and never ended");
+                self.findings.add(AckSettlesOne, ended, detail);
             }
         }
     }
@@ -203,8 +206,8 @@ impl Judge<'_, '_> {
                 if !fate.is_some_and(Fate::is_reached) {
                     let text = places.position_text(at);
                     let group = places.names.key(places.readers.key(reader).1);
-                    let says = format_args!("{text} was never delivered to {group}");
-                    self.findings.add(I1, ended, says);
+                    let detail = format_args!("{text} was never delivered to {group}");
+                    self.findings.add(NoLoss, ended, detail);
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The authority clock: I61.
 
 use crate::history::{Event, What};
-use crate::invariant::Invariant::I61;
+use crate::invariant::Invariant::ConfirmedClockJump;
 use crate::report::Findings;
 
 /// Clocks of nodes run at slightly different speeds.
@@ -18,10 +18,10 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
         {
             let ahead_ms = now.saturating_sub(most.saturating_add(event.at));
             if ahead_ms > SLACK_MS {
-                let says = format_args!(
+                let detail = format_args!(
                     "batch {batch} of shard {shard} is {ahead_ms} ms ahead of every time that may be followed"
                 );
-                findings.add(I61, event.seq, says);
+                findings.add(ConfirmedClockJump, event.seq, detail);
             }
         }
     }

@@ -5,7 +5,9 @@
 
 use crate::history::{self, How, Name, Verb};
 use crate::ids::{CallId, Column, CommitId, CursorId, EntryId, FastMap, FastSet, LabelId};
-use crate::invariant::Invariant::{self, I6, I12, I17, I34, I55};
+use crate::invariant::Invariant::{
+    self, AckIsFinal, AtomicCommit, DurableReplies, IdempotentAck, StoredAtMostOnce,
+};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Seen, Send, Step, Timeline};
 
@@ -87,8 +89,8 @@ impl<'a> Judge<'_, 'a> {
             && is_decided
             && !self.decided.contains(&id)
         {
-            let says = format_args!("is answered before anything is committed");
-            self.breaks(I34, call.answered, self.attempt_of(commit), says);
+            let detail = format_args!("is answered before anything is committed");
+            self.breaks(DurableReplies, call.answered, self.attempt_of(commit), detail);
         }
     }
 
@@ -108,14 +110,19 @@ impl<'a> Judge<'_, 'a> {
                 let done = Done { asked, seq: batch.seq, until };
                 let attempt = self.attempt_of(commit);
                 if self.done.insert(attempt, done).is_some() {
-                    self.breaks(I6, batch.seq, attempt, format_args!("is done a second time"));
+                    self.breaks(
+                        StoredAtMostOnce,
+                        batch.seq,
+                        attempt,
+                        format_args!("is done a second time"),
+                    );
                 }
             }
         }
         for body in shown.bodies {
             if let Some(attempt) = self.senders.get(&body).filter(|of| !committed.contains(of)) {
-                let says = format_args!("is not committed, and its message {body} is there");
-                self.breaks(I55, batch.seq, *attempt, says);
+                let detail = format_args!("is not committed, and its message {body} is there");
+                self.breaks(AtomicCommit, batch.seq, *attempt, detail);
             }
         }
         for step in self.timeline.steps_of(batch) {
@@ -123,8 +130,8 @@ impl<'a> Judge<'_, 'a> {
                 && let Some(commit) = self.commit_of(call)
             {
                 if !self.decided.insert(call) {
-                    let says = format_args!("is decided twice");
-                    self.breaks(I34, batch.seq, self.attempt_of(commit), says);
+                    let detail = format_args!("is decided twice");
+                    self.breaks(DurableReplies, batch.seq, self.attempt_of(commit), detail);
                 }
                 self.decided(batch, call, commit, committed.contains(&self.attempt_of(commit)));
             }
@@ -182,14 +189,24 @@ impl<'a> Judge<'_, 'a> {
             (_, _) => false,
         };
         if !shown.ended.iter().any(|(of, how)| *of == attempt && is_end(how)) {
-            self.breaks(I55, seq, attempt, format_args!("is committed, and not ended as {verb:?}"));
+            self.breaks(
+                AtomicCommit,
+                seq,
+                attempt,
+                format_args!("is committed, and not ended as {verb:?}"),
+            );
         }
         for send in &self.timeline.commits[commit].produce {
             let body = send.content.body;
             // A key may have brought it there before.
             let was_there = send.identity.is_some() && self.stored.contains_key(&body);
             if !shown.bodies.contains(&body) && !was_there {
-                self.breaks(I55, seq, attempt, format_args!("is committed without message {body}"));
+                self.breaks(
+                    AtomicCommit,
+                    seq,
+                    attempt,
+                    format_args!("is committed without message {body}"),
+                );
             }
         }
     }
@@ -203,10 +220,15 @@ impl<'a> Judge<'_, 'a> {
         match self.timeline.calls[call].outcome {
             Outcome::Committed { produced, repeated } => {
                 if done.is_none_or(|done| done.asked != asked) || (!repeated && !is_now) {
-                    self.breaks(I12, answered, attempt, format_args!("is told done, and is not"));
+                    self.breaks(
+                        AckIsFinal,
+                        answered,
+                        attempt,
+                        format_args!("is told done, and is not"),
+                    );
                     return;
                 }
-                let invariant = if repeated { I17 } else { I12 };
+                let invariant = if repeated { IdempotentAck } else { AckIsFinal };
                 self.told_where(invariant, answered, commit, produced);
             }
             // Its attempt may have been granted, and committed, anew after the restore.
@@ -217,8 +239,8 @@ impl<'a> Judge<'_, 'a> {
                 let is_before = done.seq < batch.seq && batch.now < done.until;
                 let is_gone = code == "NOT_FOUND" && !self.is_current(attempt.0);
                 if is_before && !is_gone {
-                    let says = format_args!("is done, and a repeat is refused: {code}");
-                    self.breaks(I17, answered, attempt, says);
+                    let detail = format_args!("is done, and a repeat is refused: {code}");
+                    self.breaks(IdempotentAck, answered, attempt, detail);
                 }
             }
             Outcome::Unknown
@@ -251,8 +273,8 @@ impl<'a> Judge<'_, 'a> {
         };
         let sends = &self.timeline.commits[commit].produce;
         if sends.len() != produced.len() || !sends.iter().zip(produced).all(is_so) {
-            let says = format_args!("is told {produced:?}, which is not where its messages are");
-            self.breaks(invariant, seq, self.attempt_of(commit), says);
+            let detail = format_args!("is told {produced:?}, which is not where its messages are");
+            self.breaks(invariant, seq, self.attempt_of(commit), detail);
         }
     }
 
@@ -266,11 +288,11 @@ impl<'a> Judge<'_, 'a> {
         invariant: Invariant,
         seq: u64,
         (entry, attempt): Attempt,
-        says: std::fmt::Arguments<'_>,
+        detail: std::fmt::Arguments<'_>,
     ) {
         let text = self.timeline.places.entry_text(entry);
-        let says = format_args!("the commit of attempt {attempt} of {text} {says}");
-        self.findings.add(invariant, seq, says);
+        let detail = format_args!("the commit of attempt {attempt} of {text} {detail}");
+        self.findings.add(invariant, seq, detail);
     }
 }
 

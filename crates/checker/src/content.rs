@@ -6,7 +6,9 @@
 
 use crate::history::Content;
 use crate::ids::{CallId, Column, FastMap, LabelId, PositionId};
-use crate::invariant::Invariant::{I1, I2, I3, I4, I5, I6, I31};
+use crate::invariant::Invariant::{
+    MessageSize, NoLoss, NoPhantom, OnePosition, RejectedIsAbsent, SameContent, StoredAtMostOnce,
+};
 use crate::report::Findings;
 use crate::timeline::{Ask, Letter, Outcome, Put, Seen, Send, Step, Timeline};
 
@@ -118,13 +120,17 @@ impl<'a> Judge<'_, 'a> {
         if self.timeline.has_facts() && self.shown[at].is_none() {
             if !deduplicated {
                 let text = self.timeline.places.position_text(at);
-                self.findings.add(I1, seq, format_args!("{text} is produced but not stored"));
+                self.findings.add(NoLoss, seq, format_args!("{text} is produced but not stored"));
             }
             return;
         }
         if send.size > SIZE_MAX && !self.timeline.has_facts() {
             let size = send.size;
-            self.findings.add(I31, seq, format_args!("a message of {size} bytes is accepted"));
+            self.findings.add(
+                MessageSize,
+                seq,
+                format_args!("a message of {size} bytes is accepted"),
+            );
         }
         if self.observed(seq, at, id, send.content) {
             self.copied(seq, at, send.content);
@@ -134,7 +140,7 @@ impl<'a> Judge<'_, 'a> {
     fn delivered(&mut self, seq: u64, at: PositionId, id: LabelId, content: &'a Content) {
         if self.timeline.has_facts() && self.shown[at].is_none() {
             let text = self.timeline.places.position_text(at);
-            self.findings.add(I2, seq, format_args!("{text} is delivered but not stored"));
+            self.findings.add(NoPhantom, seq, format_args!("{text} is delivered but not stored"));
             return;
         }
         if self.observed(seq, at, id, content) && self.traced(seq, at, content) {
@@ -148,7 +154,7 @@ impl<'a> Judge<'_, 'a> {
         let text = self.timeline.places.position_text(put.at);
         if stored.size > SIZE_MAX {
             let size = stored.size;
-            self.findings.add(I31, seq, format_args!("{text} is stored with {size} bytes"));
+            self.findings.add(MessageSize, seq, format_args!("{text} is stored with {size} bytes"));
         }
         if !is_first || !self.traced(seq, put.at, &stored.message) {
             return;
@@ -157,7 +163,7 @@ impl<'a> Judge<'_, 'a> {
         if stored.size != sent {
             let size = stored.size;
             self.findings.add(
-                I31,
+                MessageSize,
                 seq,
                 format_args!("{text} is stored with {size} bytes, sent with {sent}"),
             );
@@ -187,13 +193,17 @@ impl<'a> Judge<'_, 'a> {
         let place = *self.places[id].get_or_insert(at);
         if first.id != id {
             let (a, b) = (labels.key(first.id), labels.key(id));
-            self.findings.add(I4, seq, format_args!("{text} is {b} and was {a}"));
+            self.findings.add(OnePosition, seq, format_args!("{text} is {b} and was {a}"));
         } else if place != at {
             let (id, was) = (labels.key(id), self.timeline.places.position_text(place));
-            self.findings.add(I4, seq, format_args!("{id} is at {text} and was at {was}"));
+            self.findings.add(OnePosition, seq, format_args!("{id} is at {text} and was at {was}"));
         } else if first.content != content {
             let was = first.content;
-            self.findings.add(I3, seq, format_args!("{text} shows {content:?} and showed {was:?}"));
+            self.findings.add(
+                SameContent,
+                seq,
+                format_args!("{text} shows {content:?} and showed {was:?}"),
+            );
         }
         is_first
     }
@@ -202,16 +212,28 @@ impl<'a> Judge<'_, 'a> {
     fn traced(&mut self, seq: u64, at: PositionId, content: &Content) -> bool {
         let text = self.timeline.places.position_text(at);
         let Some(body) = self.bodies.get(&content.body) else {
-            self.findings.add(I2, seq, format_args!("nobody produced {content:?} at {text}"));
+            self.findings.add(
+                NoPhantom,
+                seq,
+                format_args!("nobody produced {content:?} at {text}"),
+            );
             return false;
         };
         if body.n_sent == 0 {
-            self.findings.add(I5, seq, format_args!("{text} holds {content:?}, which was refused"));
+            self.findings.add(
+                RejectedIsAbsent,
+                seq,
+                format_args!("{text} holds {content:?}, which was refused"),
+            );
             return false;
         }
         if body.send.content != content {
             let sent = body.send.content;
-            self.findings.add(I3, seq, format_args!("{text} holds {content:?}, sent as {sent:?}"));
+            self.findings.add(
+                SameContent,
+                seq,
+                format_args!("{text} holds {content:?}, sent as {sent:?}"),
+            );
         }
         true
     }
@@ -232,7 +254,7 @@ impl<'a> Judge<'_, 'a> {
             let (n_copies, n_sent) = (body.n_copies, body.n_sent);
             let text = self.timeline.places.position_text(at);
             self.findings.add(
-                I6,
+                StoredAtMostOnce,
                 seq,
                 format_args!("{text} is copy {n_copies} of a message sent {n_sent} times"),
             );

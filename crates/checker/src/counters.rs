@@ -3,7 +3,7 @@
 //! What they should say after a batch is for the model to judge.
 
 use crate::ids::{Column, CursorId};
-use crate::invariant::Invariant::{I51, I52};
+use crate::invariant::Invariant::{Conservation, EventualDrain};
 use crate::report::Findings;
 use crate::timeline::{Ask, Counted, Step, Timeline};
 
@@ -16,7 +16,11 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
         let open = counters.leased.saturating_add(counters.waiting);
         let unread = counters.high.checked_sub(counters.next);
         if unread.and_then(|unread| unread.checked_add(open)) != Some(counters.backlog) {
-            findings.add(I52, counted.seq, format_args!("{text} does not add up: {counters:?}"));
+            findings.add(
+                Conservation,
+                counted.seq,
+                format_args!("{text} does not add up: {counters:?}"),
+            );
         }
         if timeline.healed.is_some_and(|healed| healed < counted.seq) {
             last[counted.cursor] = Some(counted);
@@ -31,7 +35,11 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
         let is_read = counters.next == counters.high;
         if !is_read || counters.leased > 0 || counters.waiting > 0 || counters.backlog > 0 {
             let text = timeline.places.cursor_text(counted.cursor);
-            findings.add(I51, counted.seq, format_args!("{text} is not drained: {counters:?}"));
+            findings.add(
+                EventualDrain,
+                counted.seq,
+                format_args!("{text} is not drained: {counters:?}"),
+            );
         }
     }
 }

@@ -8,7 +8,7 @@
 //! Shards have clocks of their own, so that for the other one the pin counts, and not the time.
 
 use crate::ids::{Column, FastMap, IdentityId, LabelId, NameId};
-use crate::invariant::Invariant::{I6, I42, I43, I45};
+use crate::invariant::Invariant::{Dedupe, RecordExpiry, StoredAtMostOnce, TenantIsolation};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Put, Send, Step, Timeline};
 
@@ -112,11 +112,12 @@ impl Judge<'_, '_> {
     ) {
         let key = self.timeline.places.identity_text(identity);
         let name = self.timeline.places.labels.key(id);
-        let says = format_args!("{name} takes key {key}, which another message has until {until}");
-        self.findings.add(I42, seq, says);
+        let detail =
+            format_args!("{name} takes key {key}, which another message has until {until}");
+        self.findings.add(Dedupe, seq, detail);
         if is_same {
-            let says = format_args!("key {key} stored its message twice");
-            self.findings.add(I6, seq, says);
+            let detail = format_args!("key {key} stored its message twice");
+            self.findings.add(StoredAtMostOnce, seq, detail);
         }
     }
 
@@ -129,20 +130,20 @@ impl Judge<'_, '_> {
             Some(holder) if holder.id == id => {
                 if now >= holder.until {
                     let until = holder.until;
-                    let says = format_args!("{name} had key {key} until {until}, it is {now}");
-                    self.findings.add(I43, batch.seq, says);
+                    let detail = format_args!("{name} had key {key} until {until}, it is {now}");
+                    self.findings.add(RecordExpiry, batch.seq, detail);
                 }
             }
             // The message of a pin, of which the clock here says nothing.
             _ if self.pins[identity].is_some()
                 && self.messages[id].is_some_and(|owned| owned.identity == Some(identity)) => {}
             _ if self.messages[id].is_some_and(|owned| owned.tenant != tenant) => {
-                let says = format_args!("{name} is of another tenant and not under key {key}");
-                self.findings.add(I45, batch.seq, says);
+                let detail = format_args!("{name} is of another tenant and not under key {key}");
+                self.findings.add(TenantIsolation, batch.seq, detail);
             }
             _ => {
-                let says = format_args!("{name} does not have key {key}");
-                self.findings.add(I42, batch.seq, says);
+                let detail = format_args!("{name} does not have key {key}");
+                self.findings.add(Dedupe, batch.seq, detail);
             }
         }
     }
@@ -154,11 +155,11 @@ impl Judge<'_, '_> {
         let holder = self.holders[identity].map(|holder| holder.until);
         let key = self.timeline.places.identity_text(identity);
         if until <= now {
-            let says = format_args!("key {key} is pinned until {until}, and it is {now}");
-            self.findings.add(I43, batch.seq, says);
+            let detail = format_args!("key {key} is pinned until {until}, and it is {now}");
+            self.findings.add(RecordExpiry, batch.seq, detail);
         } else if let Some(former) = former.max(holder).filter(|former| now < *former) {
-            let says = format_args!("key {key} is pinned at {now}, and was taken until {former}");
-            self.findings.add(I42, batch.seq, says);
+            let detail = format_args!("key {key} is pinned at {now}, and was taken until {former}");
+            self.findings.add(Dedupe, batch.seq, detail);
         }
     }
 
@@ -193,17 +194,17 @@ impl Judge<'_, '_> {
             // That a produced message is not stored at all is for `content` to say.
             let is_possible = send.identity.is_some_and(|key| self.may_have_stored[key]);
             if deduplicated && !is_possible {
-                let says = format_args!("{name} is the answer to a key that stored nothing");
-                self.findings.add(I42, seq, says);
+                let detail = format_args!("{name} is the answer to a key that stored nothing");
+                self.findings.add(Dedupe, seq, detail);
             }
             return;
         };
         if owned.tenant != send.tenant {
-            let says = format_args!("{name}, the answer to a produce, is of another tenant");
-            self.findings.add(I45, seq, says);
+            let detail = format_args!("{name}, the answer to a produce, is of another tenant");
+            self.findings.add(TenantIsolation, seq, detail);
         } else if owned.identity != send.identity || send.identity.is_none() {
-            let says = format_args!("{name}, the answer to a produce, is not under its key");
-            self.findings.add(I42, seq, says);
+            let detail = format_args!("{name}, the answer to a produce, is not under its key");
+            self.findings.add(Dedupe, seq, detail);
         }
     }
 }

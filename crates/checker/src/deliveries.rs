@@ -5,7 +5,7 @@
 //! reads several streams at once, so this is left out where commits say better.
 
 use crate::ids::{Column, EntryId, FastMap, FastSet};
-use crate::invariant::Invariant::{I9, I18};
+use crate::invariant::Invariant::{AttemptsCounted, AttemptsGrow};
 use crate::report::Findings;
 use crate::timeline::{Seen, Step, Timeline};
 
@@ -29,32 +29,36 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
         let text = timeline.places.entry_text(entry);
         let (attempt, spent) = (delivery.lease.attempt, delivery.spent);
         if !delivered.insert((entry, attempt)) {
-            findings.add(I9, seq, format_args!("attempt {attempt} of {text} is delivered twice"));
+            findings.add(
+                AttemptsGrow,
+                seq,
+                format_args!("attempt {attempt} of {text} is delivered twice"),
+            );
         }
         if spent == 0 || spent > attempt {
-            let says = format_args!("{spent} of {attempt} attempts of {text} count");
-            findings.add(I18, seq, says);
+            let detail = format_args!("{spent} of {attempt} attempts of {text} count");
+            findings.add(AttemptsCounted, seq, detail);
         }
         if timeline.has_facts() {
             let last = granted[entry];
             if last.attempt < attempt {
-                let says = format_args!("attempt {attempt} of {text} is delivered, not granted");
-                findings.add(I9, seq, says);
+                let detail = format_args!("attempt {attempt} of {text} is delivered, not granted");
+                findings.add(AttemptsGrow, seq, detail);
             } else if last.attempt == attempt && last.spent != spent {
                 let was = last.spent;
-                let says = format_args!(
+                let detail = format_args!(
                     "attempt {attempt} of {text} is delivered with spent {spent}, granted with {was}"
                 );
-                findings.add(I18, seq, says);
+                findings.add(AttemptsCounted, seq, detail);
             }
         } else {
             let process = moment.process;
             let highest = read.entry((entry, process)).or_insert(attempt);
             if *highest > attempt {
-                let says = format_args!(
+                let detail = format_args!(
                     "process {process} reads attempt {attempt} of {text} after {highest}"
                 );
-                findings.add(I9, seq, says);
+                findings.add(AttemptsGrow, seq, detail);
             }
             *highest = attempt.max(*highest);
         }

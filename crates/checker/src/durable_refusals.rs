@@ -6,7 +6,7 @@
 
 use crate::history::How;
 use crate::ids::{CallId, Column, EntryId, IdentityId, NameId};
-use crate::invariant::Invariant::{I5, I34};
+use crate::invariant::Invariant::{DurableReplies, RejectedIsAbsent};
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Seen, Send, Step, Timeline};
 
@@ -128,8 +128,8 @@ impl Judge<'_, '_> {
             && code == "CONFLICT"
             && send.identity.is_some_and(|identity| !self.keys[identity])
         {
-            let says = format_args!("a key is said to be another message's, and none is stored");
-            self.findings.add(I34, seq, says);
+            let detail = format_args!("a key is said to be another message's, and none is stored");
+            self.findings.add(DurableReplies, seq, detail);
         }
         if let Ask::Produce(send) = self.timeline.calls[call].ask
             && code == "CONFLICT"
@@ -139,9 +139,9 @@ impl Judge<'_, '_> {
             && self.has_no_rival(call, identity, send)
         {
             let key = self.timeline.places.identity_text(identity);
-            let says =
+            let detail =
                 format_args!("key {key} is a conflict, and every other message was rejected");
-            self.findings.add(I5, seq, says);
+            self.findings.add(RejectedIsAbsent, seq, detail);
         }
         let Some(settle) = self.timeline.settled_by(call) else { return };
         if settle.by_owner {
@@ -158,8 +158,8 @@ impl Judge<'_, '_> {
         if code == "STALE_LEASE" && !is_so {
             let text = self.timeline.places.entry_text(settle.entry);
             let state = state.unwrap_or_default();
-            let says = format_args!("attempt {} of {text} is said to be {state}", settle.attempt);
-            self.findings.add(I34, seq, says);
+            let detail = format_args!("attempt {} of {text} is said to be {state}", settle.attempt);
+            self.findings.add(DurableReplies, seq, detail);
         }
     }
 }

@@ -1,139 +1,189 @@
-//! The promises, by their numbers.
+//! The invariants that a history is checked against.
 
 use std::fmt;
 
-/// A promise that a history can be seen to keep or break.
+/// A rule that a history keeps or breaks.
 ///
-/// The numbers are those of the project's list of invariants; the ones left out need a standby,
-/// a sink of effects, quotas or credentials. I55 and those after it are new.
+/// The number is that of `docs/invariants.md`. Missing numbers need a standby, a sink of effects, quotas or
+/// credentials, which the simulator does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
-    /// No loss: what was answered as produced is stored, what is sent to another shard is kept until it has
-    /// arrived there, and in the end every group that should read it has settled it.
-    I1,
-    /// No phantom: nothing is stored, granted or delivered that nobody produced.
-    I2,
-    /// Same content: body, key and tenant arrive as they were sent, on every attempt, as a dead letter
-    /// and after it.
-    I3,
-    /// One position: an id has one place and a place has one id, whoever looks and whenever.
-    I4,
-    /// Refused means absent: a refused produce, and what a refused commit would have produced, never shows
-    /// up.
-    I5,
-    /// Unknown at most once: a message is stored no more often than it was sent, and once with a key; a
-    /// message of a commit once, however often that is sent and whichever way it goes.
-    I6,
-    /// Real-time order: a produce sent after another was answered lies behind it.
-    I7,
-    /// No going back: batches, epochs, the clock, offsets, generations and the numbers of what goes to
-    /// another shard only grow.
-    I8,
-    /// Attempts grow: each grant has a greater one than the last, and a delivery shows a granted
-    /// attempt, once.
-    I9,
-    /// One lease: nothing is granted while a lease is open, and only the open lease can end.
-    I10,
-    /// Stale is refused: what names an older attempt or generation is never done.
-    I11,
-    /// Ack is final: what was answered as acked or committed is, and what is acked is never granted again.
-    I12,
-    /// An ack touches one: nothing that was delivered ends without its own ack or dead letter.
-    I13,
-    /// One end: nothing happens to a message after its end, nor in a generation that is over.
-    I14,
-    /// No early redelivery: a lease ends by its worker's word or when its time has come.
-    I15,
-    /// Backoff: what failed waits as long as the policy says, and no longer.
-    I16,
-    /// Idempotent ack: repeating an ack that was done is never refused; nor is repeating a commit, which is
-    /// answered as it was, unless it says something else.
-    I17,
-    /// Attempts count: they are 1, 2, 3 … without a gap, and `spent` counts those not given back.
-    I18,
-    /// Limit: no grant beyond `max_attempts`.
-    I19,
-    /// Dead exactly once: the end, the reason and the dead letter are one commit, and it is there in
-    /// the end. So is a message that another shard would not have, and the end of its way there.
-    I20,
-    /// No early death: exhausted, final, past its deadline or turned away, and the reason says which.
-    I21,
-    /// Dead letters are faithful: origin, reason, attempts, error and key are those of the message.
-    I22,
-    /// Redrive: a dead letter makes one new message, for its group only.
-    I23,
-    /// First grants in order: a cursor never goes back.
-    I25,
-    /// No skip: a cursor leaves no message out.
-    I27,
-    /// Producer order: what one producer sends one after the other lies in that order, and what one shard
-    /// sends another is stored there in that order.
-    I28,
-    /// In flight: a partition has no more leases than its group allows, a consumer no more than its
-    /// credit.
-    I29,
-    /// Size: nothing too large is stored, and nothing of another size than was sent.
-    I31,
-    /// One owner per epoch: claims of a shard have growing numbers, and whoever decides under one has made it.
-    I32,
-    /// Commit fencing: nothing is committed under an epoch after a later one was claimed.
-    I33,
-    /// Covered replies: what an answer or a refusal rests on is committed before it is told.
-    I34,
-    /// Step-down: a node decides nothing when the others may take it for gone, but for the moment in which a
-    /// stopped one goes on.
-    I35,
-    /// One executor: the right to execute an effect is given under growing fences, to one holder at a time,
-    /// again only after a failure that allows it or after doubt that its policy allows; and no message is
-    /// done while an effect begun under it has no known outcome.
-    I37,
-    /// Stale finish refused: what an older right says is never done, and an effect ends by the word of the
-    /// latest right, or of a person who ends doubt.
-    I38,
-    /// Replay is exact: once an outcome is known every begin is told it, byte for byte, and nothing else.
-    I39,
-    /// Mismatch: an effect that is known with another request is a conflict, and does not change.
-    I40,
-    /// Dedupe: inside the window one key is one message, and every answer names it, whatever a router says.
-    I42,
-    /// Expiry: after the window a key starts anew; an outcome is found until its time is over and not
-    /// after it, and its time does not begin while its message is open.
-    I43,
-    /// Tenant scope: equal keys of two tenants never meet, neither of messages nor of effects.
-    I45,
-    /// Not before: no grant before the message is due.
-    I49,
-    /// Deadline: no first grant at or after the message's deadline.
-    I50,
-    /// No wedge: after the faults everything drains, and arrives.
-    I51,
-    /// Conservation: counters say what was committed.
-    I52,
-    /// All or nothing: the end of a delivery, the outcomes, the messages and the pointers of its commit are
-    /// one batch.
-    I55,
-    /// Readable: a node finds the rows that were written, and nothing is left of what was deleted.
-    I56,
-    /// Restore: what was issued before a restore and is not in the backup is never accepted.
-    I57,
-    /// True answers: what an operator is shown was committed.
-    I58,
-    /// Pause: a paused group is given nothing.
-    I59,
-    /// Fair attempts: a message that dies as exhausted was shown to a consumer at every attempt that counted.
-    I60,
-    /// No unconfirmed jump: a forward jump of the authority clock is not followed before it is confirmed.
-    I61,
+    /// 1: An accepted message is stored. A message for another shard stays in the outbox until that shard
+    /// has stored it. At the end of a run, every group that should read the message has settled it.
+    NoLoss,
+    /// 2: Only produced messages are stored, granted or delivered.
+    NoPhantom,
+    /// 3: Value, key and tenant are returned as they were sent: on every attempt, in the dead letter and
+    /// after a redrive.
+    SameContent,
+    /// 4: A message id has one offset, and an offset has one message id, in every reply.
+    OnePosition,
+    /// 5: A rejected produce, and every message of a rejected commit, never appears.
+    RejectedIsAbsent,
+    /// 6: A message is stored at most as often as it was sent, and at most once if it has an idempotency
+    /// key. A message of a commit is stored once, however often the commit is sent and whichever shard it
+    /// is routed to.
+    StoredAtMostOnce,
+    /// 7: A message that was sent after another one was accepted has a greater offset.
+    RealTimeOrder,
+    /// 8: Batch numbers, epochs, the clock, offsets, generations and outbox numbers never decrease.
+    MonotonicNumbers,
+    /// 9: Each grant of a message has a greater attempt number than the last one. A delivery carries a
+    /// granted attempt, and each attempt is delivered once.
+    AttemptsGrow,
+    /// 10: A message is not granted while its lease is open, and only an open lease can end.
+    OneLease,
+    /// 11: A request that names an older attempt or generation changes nothing.
+    StaleIsRejected,
+    /// 12: A message that was reported as acked or committed is settled and never granted again.
+    AckIsFinal,
+    /// 13: A delivered message is settled only by its own ack or dead letter.
+    AckSettlesOne,
+    /// 14: A settled message does not change again, and a generation that has ended does not change either.
+    OneEnd,
+    /// 15: A lease ends when its worker settles it or when it expires, not earlier.
+    NoEarlyRedelivery,
+    /// 16: A failed message waits as long as its retry policy says, and no longer.
+    Backoff,
+    /// 17: Repeating a successful ack succeeds. Repeating a commit returns the same result, unless its
+    /// content differs.
+    IdempotentAck,
+    /// 18: Attempts are numbered 1, 2, 3 … without a gap, and `spent` counts those that were not refunded.
+    AttemptsCounted,
+    /// 19: No grant exceeds `max_attempts`.
+    MaxAttempts,
+    /// 20: Settling a message as dead, its reason and its dead letter are one commit, and the dead letter
+    /// exists at the end of a run. The same holds for a message that its target shard rejects and for its
+    /// outbox entry.
+    DeadLetteredOnce,
+    /// 21: A message is dead-lettered only if it is exhausted, rejected by its worker, past its deadline or
+    /// rejected by its target shard, and the reason says which.
+    NoEarlyDeadLetter,
+    /// 22: A dead letter has the origin, reason, attempts, last error and key of its message.
+    FaithfulDeadLetter,
+    /// 23: A redrive turns a dead letter into one new message, for its own group only.
+    RedrivenOnce,
+    /// 25: First grants follow the order of offsets: a cursor never moves back without a seek.
+    CursorMovesForward,
+    /// 27: A cursor skips no message.
+    NoSkip,
+    /// 28: Messages that one producer sends one after the other are stored in that order. Messages that one
+    /// shard sends to another are stored there in the order of its outbox.
+    ProducerOrder,
+    /// 29: A partition has at most `max_in_flight` open leases per group, and a consumer at most its
+    /// `prefetch`.
+    InFlightLimit,
+    /// 31: A stored message is within the size limit and has the size that was sent.
+    MessageSize,
+    /// 32: Each claim of a shard has a greater epoch than the last one, and only the claimant decides under
+    /// it.
+    OneOwnerPerEpoch,
+    /// 33: Nothing is committed under an epoch after a later one was claimed.
+    CommitFencing,
+    /// 34: Everything that a reply or a rejection depends on is committed before it is sent.
+    DurableReplies,
+    /// 35: A node stops deciding before other nodes may consider it dead. A paused process gets one step of
+    /// grace after it resumes.
+    StepDown,
+    /// 37: The right to execute an effect has one holder at a time, under increasing fences. It is granted
+    /// again only after a failure that allows a retry, or after doubt if the policy allows it. A message is
+    /// not acked while an effect begun under it has no known outcome.
+    OneExecutor,
+    /// 38: A finish with an older fence changes nothing. An effect ends by the latest fence or by an
+    /// operator who resolves it.
+    StaleFinishIsRejected,
+    /// 39: Once an outcome is known, every `begin` returns it, byte for byte.
+    ExactReplay,
+    /// 40: A known effect with a different request is a conflict and does not change.
+    RequestMismatch,
+    /// 42: Within the dedupe window, one idempotency key is one message, and every reply names it, even if
+    /// the router would now choose another topic.
+    Dedupe,
+    /// 43: After its window, a key is new again. An outcome is kept until its retention ends, and the
+    /// retention does not start while its message is open.
+    RecordExpiry,
+    /// 45: Equal keys of two tenants never collide, for messages or for effects.
+    TenantIsolation,
+    /// 49: A message is not granted before it is due.
+    NotBefore,
+    /// 50: A message is not granted for the first time at or after its deadline.
+    Deadline,
+    /// 51: After the faults end, every message is delivered and settled, and every outbox is empty.
+    EventualDrain,
+    /// 52: Counters equal what was committed.
+    Conservation,
+    /// 55: The ack, the outcomes, the messages and the pointers of one commit are one batch.
+    AtomicCommit,
+    /// 56: A node reads every row that was written, and no row of a deleted object remains.
+    Readable,
+    /// 57: A token that was issued before a restore, for something that the backup does not contain, is
+    /// rejected.
+    RestoreFencing,
+    /// 58: Everything that an operator is shown was committed.
+    TrueAnswers,
+    /// 59: A paused group receives nothing.
+    Pause,
+    /// 60: An exhausted message was delivered to a consumer on every attempt that was counted.
+    FairAttempts,
+    /// 61: The authority clock follows a forward jump only after it is confirmed.
+    ConfirmedClockJump,
 }
 
 impl Invariant {
-    /// Every promise this crate knows, in order.
+    /// Every invariant, in order.
     pub const ALL: [Invariant; 50] = {
         use Invariant::*;
         [
-            I1, I2, I3, I4, I5, I6, I7, I8, I9, I10, I11, I12, I13, I14, I15, I16, I17, I18, I19,
-            I20, I21, I22, I23, I25, I27, I28, I29, I31, I32, I33, I34, I35, I37, I38, I39, I40,
-            I42, I43, I45, I49, I50, I51, I52, I55, I56, I57, I58, I59, I60, I61,
+            NoLoss,
+            NoPhantom,
+            SameContent,
+            OnePosition,
+            RejectedIsAbsent,
+            StoredAtMostOnce,
+            RealTimeOrder,
+            MonotonicNumbers,
+            AttemptsGrow,
+            OneLease,
+            StaleIsRejected,
+            AckIsFinal,
+            AckSettlesOne,
+            OneEnd,
+            NoEarlyRedelivery,
+            Backoff,
+            IdempotentAck,
+            AttemptsCounted,
+            MaxAttempts,
+            DeadLetteredOnce,
+            NoEarlyDeadLetter,
+            FaithfulDeadLetter,
+            RedrivenOnce,
+            CursorMovesForward,
+            NoSkip,
+            ProducerOrder,
+            InFlightLimit,
+            MessageSize,
+            OneOwnerPerEpoch,
+            CommitFencing,
+            DurableReplies,
+            StepDown,
+            OneExecutor,
+            StaleFinishIsRejected,
+            ExactReplay,
+            RequestMismatch,
+            Dedupe,
+            RecordExpiry,
+            TenantIsolation,
+            NotBefore,
+            Deadline,
+            EventualDrain,
+            Conservation,
+            AtomicCommit,
+            Readable,
+            RestoreFencing,
+            TrueAnswers,
+            Pause,
+            FairAttempts,
+            ConfirmedClockJump,
         ]
     };
 }

@@ -4,7 +4,7 @@
 //! compare with the highest offset answered so far.
 
 use crate::ids::{CallId, Column, FastMap, LaneId};
-use crate::invariant::Invariant::{I7, I28};
+use crate::invariant::Invariant::{ProducerOrder, RealTimeOrder};
 use crate::report::Findings;
 use crate::timeline::{Outcome, Seen, Timeline};
 
@@ -22,14 +22,18 @@ pub(crate) fn judge(timeline: &Timeline<'_>, findings: &mut Findings) {
                 let seq = timeline.calls[call].answered;
                 let text = timeline.places.lane_text(lane);
                 if let Some(own) = highest_own.get(&(lane, process)).filter(|own| **own >= offset) {
-                    let says =
+                    let detail =
                         format_args!("{text}/{offset} was sent by process {process} after {own}");
-                    findings.add(I28, seq, says);
+                    findings.add(ProducerOrder, seq, detail);
                 }
                 if let Some(other) =
                     highest[lane].of_others(process).filter(|other| *other >= offset)
                 {
-                    findings.add(I7, seq, format_args!("{text}/{offset} was sent after {other}"));
+                    findings.add(
+                        RealTimeOrder,
+                        seq,
+                        format_args!("{text}/{offset} was sent after {other}"),
+                    );
                 }
             }
             Seen::Answered(call) => {

@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use crate::ids::{Column, FastMap, FastSet, LabelId, NameId};
-use crate::invariant::Invariant::{I1, I2, I8, I20, I21, I22, I28, I51};
+use crate::invariant::Invariant::{
+    DeadLetteredOnce, EventualDrain, FaithfulDeadLetter, MonotonicNumbers, NoEarlyDeadLetter,
+    NoLoss, NoPhantom, ProducerOrder,
+};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Commit, Letter, Put, Seen, Send, Step, Timeline};
 
@@ -138,16 +141,16 @@ impl<'a> Judge<'_, 'a> {
         let (from, to) = route;
         let way = self.ways.entry(route).or_default();
         if number != way.next {
-            let says =
+            let detail =
                 format_args!("message {number} from shard {from} to {to}, {} is next", way.next);
-            self.findings.add(I8, seq, says);
+            self.findings.add(MonotonicNumbers, seq, detail);
         }
         way.next = number.saturating_add(1);
         let is_onward = self.numbers.insert(body, (route, number)).is_some();
         way.bodies.insert(number, Going { body, came_back: None, has_left: false, is_onward });
         if !self.commits.contains_key(&body) {
-            let says = format_args!("message {number} from shard {from} to {to} is no commit's");
-            self.findings.add(I2, seq, says);
+            let detail = format_args!("message {number} from shard {from} to {to} is no commit's");
+            self.findings.add(NoPhantom, seq, detail);
         }
     }
 
@@ -164,11 +167,11 @@ impl<'a> Judge<'_, 'a> {
         }
         let way = self.ways.entry((from, to)).or_default();
         if number < way.in_order {
-            let says = format_args!(
+            let detail = format_args!(
                 "message {number} from shard {from} is stored in shard {to} behind {}",
                 way.in_order - 1
             );
-            self.findings.add(I28, seq, says);
+            self.findings.add(ProducerOrder, seq, detail);
         }
         way.in_order = way.in_order.max(number.saturating_add(1));
     }
@@ -177,20 +180,24 @@ impl<'a> Judge<'_, 'a> {
         let (from, to) = route;
         let way = self.ways.entry(route).or_default();
         if through < way.arrived || through > way.next {
-            let says = format_args!(
+            let detail = format_args!(
                 "shard {to} has everything below {through} from shard {from}, of {} to {}",
                 way.arrived, way.next
             );
-            self.findings.add(if through < way.arrived { I8 } else { I2 }, seq, says);
+            self.findings.add(
+                if through < way.arrived { MonotonicNumbers } else { NoPhantom },
+                seq,
+                detail,
+            );
             return;
         }
         for (number, going) in way.bodies.range(way.arrived..through) {
             let is_onward = self.numbers.get(&going.body).is_some_and(|(on, _)| on.0 == to);
             let is_here = self.stored.contains(&going.body) || is_onward;
             if !is_here && !way.turned_away.contains(number) {
-                let says =
+                let detail =
                     format_args!("message {number} from shard {from} to {to} is not stored there");
-                self.findings.add(I1, seq, says);
+                self.findings.add(NoLoss, seq, detail);
             }
         }
         way.arrived = through;
@@ -204,26 +211,26 @@ impl<'a> Judge<'_, 'a> {
                 .filter(|put| put.id == id && put.stored.dead_letter)
         });
         let Some(put) = stored else {
-            let says = format_args!("{name} is said to have come back, and is no dead letter");
-            self.findings.add(I20, seq, says);
+            let detail = format_args!("{name} is said to have come back, and is no dead letter");
+            self.findings.add(DeadLetteredOnce, seq, detail);
             return;
         };
         let body = put.stored.message.body;
         self.came_back.insert(id, (body, seq));
         let Some(&(route, number)) = self.numbers.get(&body) else {
-            let says = format_args!("{name} came back, and was sent nowhere");
-            self.findings.add(I20, seq, says);
+            let detail = format_args!("{name} came back, and was sent nowhere");
+            self.findings.add(DeadLetteredOnce, seq, detail);
             return;
         };
         let way = self.ways.entry(route).or_default();
         if !way.turned_away.contains(&number) {
-            let says = format_args!("{name} came back, and shard {} did not say so", route.1);
-            self.findings.add(I21, seq, says);
+            let detail = format_args!("{name} came back, and shard {} did not say so", route.1);
+            self.findings.add(NoEarlyDeadLetter, seq, detail);
         }
         let Some(going) = way.bodies.get_mut(&number) else { return };
         if going.came_back.replace(seq).is_some() || self.stored.contains(&body) {
-            let says = format_args!("{name} came back, and is stored or came back before");
-            self.findings.add(I20, seq, says);
+            let detail = format_args!("{name} came back, and is stored or came back before");
+            self.findings.add(DeadLetteredOnce, seq, detail);
         }
     }
 
@@ -233,18 +240,18 @@ impl<'a> Judge<'_, 'a> {
         let way = self.ways.entry(route).or_default();
         let going = way.bodies.get_mut(&number).filter(|going| !going.has_left);
         let Some(going) = going else {
-            let says =
+            let detail =
                 format_args!("message {number} from shard {from} to {to} is not there to go");
-            self.findings.add(I2, seq, says);
+            self.findings.add(NoPhantom, seq, detail);
             return;
         };
         going.has_left = true;
         if !way.turned_away.contains(&number) {
             if way.arrived <= number {
-                let says = format_args!(
+                let detail = format_args!(
                     "message {number} from shard {from} is given up before shard {to} has it"
                 );
-                self.findings.add(I1, seq, says);
+                self.findings.add(NoLoss, seq, detail);
             }
             return;
         }
@@ -253,9 +260,9 @@ impl<'a> Judge<'_, 'a> {
         let sender = self.sender(&going);
         let has_sender = sender.is_some_and(|topic| !self.topics_gone[topic]);
         if going.came_back != Some(seq) && has_sender {
-            let says =
+            let detail =
                 format_args!("message {number} from shard {from} to {to} is turned away and gone");
-            self.findings.add(I20, seq, says);
+            self.findings.add(DeadLetteredOnce, seq, detail);
         }
     }
 
@@ -282,14 +289,18 @@ impl<'a> Judge<'_, 'a> {
         for letter in self.timeline.dead_letters.iter().filter(|letter| letter.has_come_back()) {
             let name = self.timeline.places.labels.key(letter.id);
             if !read.insert(letter.id) {
-                self.findings.add(I20, letter.seq, format_args!("{name} is there twice"));
+                self.findings.add(
+                    DeadLetteredOnce,
+                    letter.seq,
+                    format_args!("{name} is there twice"),
+                );
                 continue;
             }
             match self.came_back.get(&letter.id) {
                 Some((body, _)) => self.faithful(letter, *body),
                 None => {
-                    let says = format_args!("{name} is there and nothing came back");
-                    self.findings.add(I20, letter.seq, says);
+                    let detail = format_args!("{name} is there and nothing came back");
+                    self.findings.add(DeadLetteredOnce, letter.seq, detail);
                 }
             }
         }
@@ -299,7 +310,11 @@ impl<'a> Judge<'_, 'a> {
             let is_gone = sender.is_some_and(|topic| self.topics_gone[topic]);
             if !read.contains(id) && !is_gone && !self.dropped.contains(id) {
                 let name = self.timeline.places.labels.key(*id);
-                self.findings.add(I20, ended, format_args!("{name} came back and is not there"));
+                self.findings.add(
+                    DeadLetteredOnce,
+                    ended,
+                    format_args!("{name} came back and is not there"),
+                );
             }
         }
     }
@@ -329,8 +344,8 @@ impl<'a> Judge<'_, 'a> {
             && send.is_some_and(|send| *send.content == letter.message && send.key == told.key);
         if !is_so {
             let (name, text) = (places.labels.key(told.id), places.entry_text(entry));
-            let says = format_args!("{name} came back to {text}, and the letter says {letter:?}");
-            self.findings.add(I22, told.seq, says);
+            let detail = format_args!("{name} came back to {text}, and the letter says {letter:?}");
+            self.findings.add(FaithfulDeadLetter, told.seq, detail);
         }
     }
 
@@ -338,9 +353,9 @@ impl<'a> Judge<'_, 'a> {
         for ((from, to), way) in &self.ways {
             let waiting = way.bodies.values().filter(|going| !going.has_left).count();
             if waiting > 0 {
-                let says =
+                let detail =
                     format_args!("{waiting} messages from shard {from} to {to} are on their way");
-                self.findings.add(I51, ended, says);
+                self.findings.add(EventualDrain, ended, detail);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::{Event, What};
-use crate::invariant::Invariant::{I32, I33, I35};
+use crate::invariant::Invariant::{CommitFencing, OneOwnerPerEpoch, StepDown};
 use crate::report::Findings;
 
 /// A process that has just gone on may decide what it had in hand before it looks at the clock.
@@ -70,8 +70,8 @@ impl Owners<'_> {
     fn claimed(&mut self, seq: u64, node: u64, shard: u32, epoch: u64) {
         let claims = self.claims.entry(shard).or_default();
         if let Some((last, _)) = claims.last_key_value().filter(|(last, _)| epoch <= **last) {
-            let says = format_args!("shard {shard} is claimed under {epoch}, after {last}");
-            self.findings.add(I32, seq, says);
+            let detail = format_args!("shard {shard} is claimed under {epoch}, after {last}");
+            self.findings.add(OneOwnerPerEpoch, seq, detail);
         }
         claims.insert(epoch, node);
     }
@@ -79,28 +79,28 @@ impl Owners<'_> {
     fn committed(&mut self, seq: u64, shard: u32, epoch: u64, batch: u64) {
         let last = self.claims.get(&shard).and_then(|claims| claims.last_key_value());
         if let Some((last, _)) = last.filter(|(last, _)| epoch < **last) {
-            let says = format_args!(
+            let detail = format_args!(
                 "batch {batch} of shard {shard} is committed under {epoch}, after the claim of {last}"
             );
-            self.findings.add(I33, seq, says);
+            self.findings.add(CommitFencing, seq, detail);
         }
     }
 
     fn decided(&mut self, event: &Event, node: u64, (shard, epoch): (u32, u64), batch: u64) {
         let owner = self.claims.get(&shard).and_then(|claims| claims.get(&epoch));
         if owner != Some(&node) {
-            let says = format_args!(
+            let detail = format_args!(
                 "batch {batch} of shard {shard} is decided under {epoch} by {node}, which is {owner:?}'s"
             );
-            self.findings.add(I32, event.seq, says);
+            self.findings.add(OneOwnerPerEpoch, event.seq, detail);
         }
         let known = self.nodes.entry(node).or_default();
         let moment = event.at.saturating_sub(MOMENT_MS)..=event.at;
         let is_waking = known.goes_on_at.range(moment).next().is_some();
         if known.alive_until < event.at && !is_waking {
             let late = event.at - known.alive_until;
-            let says = format_args!("{node} decides {late} ms after its lease");
-            self.findings.add(I35, event.seq, says);
+            let detail = format_args!("{node} decides {late} ms after its lease");
+            self.findings.add(StepDown, event.seq, detail);
         }
     }
 }

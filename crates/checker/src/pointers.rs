@@ -2,7 +2,7 @@
 //! where they lead.
 
 use crate::ids::{CallId, CursorId, EntryId, FastMap, LabelId, NameId};
-use crate::invariant::Invariant::{I55, I58};
+use crate::invariant::Invariant::{AtomicCommit, TrueAnswers};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Seen, Step, Timeline};
 
@@ -71,9 +71,9 @@ impl<'a> Judge<'_, 'a> {
         }
         for (place, locations) in &set {
             for location in locations.iter().filter(|to| !is_claimed.contains(&(*place, **to))) {
-                let says =
+                let detail =
                     format_args!("pointer {} is set to {location} without a commit", place.1);
-                self.findings.add(I55, batch.seq, says);
+                self.findings.add(AtomicCommit, batch.seq, detail);
             }
         }
         for step in steps {
@@ -117,16 +117,17 @@ impl<'a> Judge<'_, 'a> {
             let before = self.pointers.get(&place).copied();
             let is_same = before.is_some_and(|(before, _)| before == location);
             if !is_set && !is_same {
-                let says = format_args!("pointer {} is committed and not set", pointer.name);
-                self.findings.add(I55, seq, says);
+                let detail = format_args!("pointer {} is committed and not set", pointer.name);
+                self.findings.add(AtomicCommit, seq, detail);
                 continue;
             }
             let is_other = before.is_some_and(|(_, of)| of.is_some_and(|of| of != setter));
             // What the same commit or message sets again in one batch is in no order that is known.
             let is_once = set.get(&place).is_none_or(|set| set.len() == 1);
             if is_set && !is_same && is_other && is_once && !pointer.replace {
-                let says = format_args!("pointer {} of another message is replaced", pointer.name);
-                self.findings.add(I55, seq, says);
+                let detail =
+                    format_args!("pointer {} of another message is replaced", pointer.name);
+                self.findings.add(AtomicCommit, seq, detail);
             }
             is_claimed.push((place, location));
             if !is_same {
@@ -153,8 +154,8 @@ impl<'a> Judge<'_, 'a> {
         let now = self.pointers.get(&place).map(|(location, _)| *location);
         let before = earlier.get(&place).into_iter().flatten().copied();
         if !now.into_iter().chain(before).any(|location| location == shown) {
-            let says = format_args!("pointer {name} is shown as {shown}, it leads to {now:?}");
-            self.findings.add(I58, call.answered, says);
+            let detail = format_args!("pointer {name} is shown as {shown}, it leads to {now:?}");
+            self.findings.add(TrueAnswers, call.answered, detail);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Dead letters that are sent again: I23, and of I57 that no other one is sent for them.
 
 use crate::ids::{Column, FastMap, LabelId, NameId};
-use crate::invariant::Invariant::{I23, I57};
+use crate::invariant::Invariant::{RedrivenOnce, RestoreFencing};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Outcome, Put, Step, Timeline};
 
@@ -62,7 +62,7 @@ impl<'a> Judge<'_, 'a> {
                 && self.copy_of[put.id].is_none()
             {
                 let new = self.timeline.places.labels.key(put.id);
-                self.says(batch.seq, format_args!("{new} is for one group and no dead letter's"));
+                self.detail(batch.seq, format_args!("{new} is for one group and no dead letter's"));
             }
         }
     }
@@ -75,19 +75,22 @@ impl<'a> Judge<'_, 'a> {
         let name = |id| self.timeline.places.labels.key(id);
         let (from, to) = (name(id), name(new));
         if let Some(first) = self.sent_as[id] {
-            self.says(seq, format_args!("{from} is sent again as {to} and was as {}", name(first)));
+            self.detail(
+                seq,
+                format_args!("{from} is sent again as {to} and was as {}", name(first)),
+            );
             self.copy_of[new] = Some(id);
             return;
         }
         self.sent_as[id] = Some(new);
         self.copy_of[new] = Some(id);
         let Some((_, dead)) = self.message(id).filter(|(_, put)| put.stored.dead_letter) else {
-            self.says(seq, format_args!("{from} is sent again and is no dead letter"));
+            self.detail(seq, format_args!("{from} is sent again and is no dead letter"));
             return;
         };
         let copy = self.message(new).filter(|(stored, _)| *stored == seq).map(|(_, put)| put);
         let Some(copy) = copy else {
-            self.says(
+            self.detail(
                 seq,
                 format_args!("{from} is sent again as {to}, which is not stored with it"),
             );
@@ -95,10 +98,10 @@ impl<'a> Judge<'_, 'a> {
         };
         if copy.for_group != Some(group) || self.died_in.get(&id).is_some_and(|died| *died != group)
         {
-            self.says(seq, format_args!("{to} is not for the group in which {from} died"));
+            self.detail(seq, format_args!("{to} is not for the group in which {from} died"));
         }
         if copy.stored.message.body != dead.stored.message.body {
-            self.says(seq, format_args!("{to} has another body than {from}"));
+            self.detail(seq, format_args!("{to} has another body than {from}"));
         }
     }
 
@@ -119,13 +122,13 @@ impl<'a> Judge<'_, 'a> {
                 && self.message(id).is_none()
             {
                 // An id that this storage never gave out, or that a restore has taken back.
-                let says = format_args!("{} is sent again, and is no dead letter here", name(id));
-                self.findings.add(I57, seq, says);
+                let detail = format_args!("{} is sent again, and is no dead letter here", name(id));
+                self.findings.add(RestoreFencing, seq, detail);
             } else if self.sent_as[id] != Some(new) {
-                self.says(seq, format_args!("{} was not sent again as {}", name(id), name(new)));
+                self.detail(seq, format_args!("{} was not sent again as {}", name(id), name(new)));
             }
             if !already && std::mem::replace(&mut is_answered[id], true) {
-                self.says(seq, format_args!("{} is sent again a second time", name(id)));
+                self.detail(seq, format_args!("{} is sent again a second time", name(id)));
             }
         }
     }
@@ -136,7 +139,7 @@ impl<'a> Judge<'_, 'a> {
             let is_known = self.timeline.has_facts() || sent_as.is_some();
             if is_known && letter.redriven != sent_as {
                 let name = self.timeline.places.labels.key(letter.id);
-                self.says(
+                self.detail(
                     letter.seq,
                     format_args!("{name} does not say what it was sent again as"),
                 );
@@ -144,7 +147,7 @@ impl<'a> Judge<'_, 'a> {
         }
     }
 
-    fn says(&mut self, seq: u64, says: std::fmt::Arguments<'_>) {
-        self.findings.add(I23, seq, says);
+    fn detail(&mut self, seq: u64, detail: std::fmt::Arguments<'_>) {
+        self.findings.add(RedrivenOnce, seq, detail);
     }
 }

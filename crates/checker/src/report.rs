@@ -45,12 +45,12 @@ pub struct Violation {
     /// The event at which it shows.
     pub seq: u64,
     /// What was seen, in words.
-    pub says: String,
+    pub detail: String,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {}: {}", self.invariant, self.seq, self.says)
+        write!(f, "{} at {}: {}", self.invariant, self.seq, self.detail)
     }
 }
 
@@ -115,14 +115,14 @@ pub(crate) struct Findings {
 
 impl Findings {
     /// Puts a violation on record.
-    pub(crate) fn add(&mut self, invariant: Invariant, seq: u64, says: fmt::Arguments<'_>) {
-        self.violations.push(Violation { invariant, seq, says: says.to_string() });
+    pub(crate) fn add(&mut self, invariant: Invariant, seq: u64, detail: fmt::Arguments<'_>) {
+        self.violations.push(Violation { invariant, seq, detail: detail.to_string() });
     }
 
     /// The judgement.
     pub(crate) fn into_report(mut self, counts: Counts) -> Report {
         self.violations
-            .sort_by(|a, b| (a.seq, a.invariant, &a.says).cmp(&(b.seq, b.invariant, &b.says)));
+            .sort_by(|a, b| (a.seq, a.invariant, &a.detail).cmp(&(b.seq, b.invariant, &b.detail)));
         self.violations.dedup();
         let n_found = self.violations.len();
         let mut kept = [0; Invariant::ALL.len()];

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::history::{How, Verb};
 use crate::ids::{CallId, Column, CursorId, EntryId};
-use crate::invariant::Invariant::{I11, I12, I17};
+use crate::invariant::Invariant::{AckIsFinal, IdempotentAck, StaleIsRejected};
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Seen, Settle, Step, Timeline};
 
@@ -134,15 +134,15 @@ impl Judge<'_, '_> {
         if call.outcome.is_done() {
             if known.highest > attempt {
                 let (highest, seq) = (known.highest, known.highest_seq);
-                let says = format_args!(
+                let detail = format_args!(
                     "{verb:?} of attempt {attempt} of {text} is done, though {highest} was out at {seq}"
                 );
-                self.findings.add(I11, call.answered, says);
+                self.findings.add(StaleIsRejected, call.answered, detail);
             } else if self.is_over(entry) {
-                let says = format_args!(
+                let detail = format_args!(
                     "{verb:?} of attempt {attempt} of {text} is done, though the generation is over"
                 );
-                self.findings.add(I11, call.answered, says);
+                self.findings.add(StaleIsRejected, call.answered, detail);
             } else if is_ack {
                 self.acks.push(id);
             }
@@ -167,12 +167,12 @@ impl Judge<'_, '_> {
         if self.latest >= self.entries[entry].acked_at.saturating_add(ACK_KEPT_MS) {
             return;
         }
-        let says = format_args!(
+        let detail = format_args!(
             "attempt {attempt} of {} was acked and a repeat is refused: {code} {}",
             self.timeline.places.entry_text(entry),
             state.unwrap_or_default()
         );
-        self.findings.add(I17, call.answered, says);
+        self.findings.add(IdempotentAck, call.answered, detail);
     }
 
     fn answered(&mut self, id: CallId) {
@@ -193,8 +193,9 @@ impl Judge<'_, '_> {
         let is_stale = known.highest > attempt || is_over;
         if self.timeline.has_facts() && known.acked != attempt && !is_stale {
             let text = self.timeline.places.entry_text(entry);
-            let says = format_args!("attempt {attempt} of {text} is answered as acked and is not");
-            self.findings.add(I12, call.answered, says);
+            let detail =
+                format_args!("attempt {attempt} of {text} is answered as acked and is not");
+            self.findings.add(AckIsFinal, call.answered, detail);
         }
     }
 
@@ -207,10 +208,10 @@ impl Judge<'_, '_> {
             if known.highest > attempt {
                 let text = self.timeline.places.entry_text(entry);
                 let (highest, done) = (known.highest, self.timeline.calls[id].answered);
-                let says = format_args!(
+                let detail = format_args!(
                     "attempt {attempt} of {text} was acked at {done}, yet {highest} was given out"
                 );
-                self.findings.add(I12, known.highest_seq.max(done), says);
+                self.findings.add(AckIsFinal, known.highest_seq.max(done), detail);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::history::{Event, What};
-use crate::invariant::Invariant::{I56, I57};
+use crate::invariant::Invariant::{Readable, RestoreFencing};
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Timeline};
 
@@ -16,12 +16,12 @@ pub(crate) fn judge(events: &[Event], findings: &mut Findings) {
                 corrupted.insert(*shard);
             }
             What::Damaged { shard, why } if !corrupted.contains(shard) => {
-                findings.add(I56, event.seq, format_args!("shard {shard} has damage: {why}"));
+                findings.add(Readable, event.seq, format_args!("shard {shard} has damage: {why}"));
             }
             What::Leaked { shard, rows, example } => {
-                let says =
+                let detail =
                     format_args!("shard {shard} keeps {rows} rows of nothing, such as {example}");
-                findings.add(I56, event.seq, says);
+                findings.add(Readable, event.seq, detail);
             }
             _ => {}
         }
@@ -39,8 +39,8 @@ pub(crate) fn judge_outdated(timeline: &Timeline<'_>, findings: &mut Findings) {
         // A commit that is in the backup is answered as it was.
         let is_repeat = matches!(call.outcome, Outcome::Committed { repeated: true, .. });
         if is_outdated && call.outcome.is_done() && !is_repeat {
-            let says = format_args!("a lease is accepted that was issued before the restore");
-            findings.add(I57, call.answered, says);
+            let detail = format_args!("a lease is accepted that was issued before the restore");
+            findings.add(RestoreFencing, call.answered, detail);
         }
     }
 }

@@ -50,8 +50,9 @@ impl Remote {
         let key = key.map_err(|why| Failure::Usage(format!("--api-key-file: {why}")))?;
         let base = self.url.trim_end_matches('/').trim_end_matches("/v1").to_owned();
         if base.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) {
-            let says = "this client speaks http only: give the address of a node behind the proxy";
-            return Err(Failure::Usage(format!("--url {base}: {says}, with its port")).into());
+            let message =
+                "this client speaks http only: give the address of a node behind the proxy";
+            return Err(Failure::Usage(format!("--url {base}: {message}, with its port")).into());
         }
         Ok(Client { http: reqwest::Client::new(), base, key })
     }
@@ -168,8 +169,8 @@ impl Client {
             let kind = cause.downcast_ref::<std::io::Error>().map(|error| error.kind());
             Failure::Unreachable(match error.is_connect() {
                 true if kind == Some(ErrorKind::ConnectionRefused) => {
-                    let says = "start one with `driftq dev`, or give --url";
-                    format!("no server at {}: {says}", self.base)
+                    let message = "start one with `driftq dev`, or give --url";
+                    format!("no server at {}: {message}", self.base)
                 }
                 true => format!("no way to {}: {cause}", self.base),
                 false => format!("{}: {error}", self.base),

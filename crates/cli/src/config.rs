@@ -61,7 +61,7 @@ impl Row {
         json!({
             "key": self.key.name, "value": value, "from": self.from, "form": self.key.form,
             "variable": self.key.variable(), "flag": format!("--{}", self.key.flag()),
-            "says": self.key.says,
+            "help": self.key.help,
         })
     }
 

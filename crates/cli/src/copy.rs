@@ -35,8 +35,8 @@ impl Restored {
             (None, Some(url)) => offline::database_restored(&url).await?,
             (None, None) => unreachable!("clap wants one of them"),
         };
-        let says = format!("restore {restore}: start the servers");
-        output::said(format, &json!({ "restore": restore }), &says);
+        let message = format!("restore {restore}: start the servers");
+        output::said(format, &json!({ "restore": restore }), &message);
         Ok(())
     }
 }

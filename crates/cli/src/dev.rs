@@ -30,8 +30,8 @@ impl Dev {
         let commit = crate::version::COMMIT;
         let config = Config { listen: self.listen, commit, ..Config::local(EngineConfig::Memory) };
         if config.is_open_to_all() {
-            let says = "dev is for this machine only; for others: driftq serve --engine memory";
-            return Err(Failure::Usage(format!("--listen {}: {says}", self.listen)).into());
+            let message = "dev is for this machine only; for others: driftq serve --engine memory";
+            return Err(Failure::Usage(format!("--listen {}: {message}", self.listen)).into());
         }
         let server = Server::start(config).await?;
         for topic in &self.topics {
@@ -84,11 +84,11 @@ Produce again: it is stored once. Leave out the ack: after 30 s the message come
 /// What is gone, and the lines that would have kept it.
 fn farewell(messages: u64, topics: &[String]) -> String {
     let messages = if messages == 1 { "1 message".into() } else { format!("{messages} messages") };
-    let mut says = format!("\nforgotten: {messages}. To keep everything next time:\n");
-    says += "\n  driftq serve --data ./data";
+    let mut message = format!("\nforgotten: {messages}. To keep everything next time:\n");
+    message += "\n  driftq serve --data ./data";
     for topic in topics {
         let (name, partitions) = shape(topic);
-        says += &format!("\n  driftq topic create {name} --partitions {partitions}");
+        message += &format!("\n  driftq topic create {name} --partitions {partitions}");
     }
-    says
+    message
 }

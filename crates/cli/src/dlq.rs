@@ -13,9 +13,9 @@ use crate::output::{self, Format};
 Examples:
   driftq dlq list orders --group biller
   driftq dlq summary orders
-  driftq dlq redrive orders m_aaaacaaa --by ops --reason 'fixed in 41f3'
+  driftq dlq redrive orders m_aaaacaaa --by ops --comment 'fixed in 41f3'
   driftq dlq redrive orders --error timeout --dry-run
-  driftq dlq purge orders --until 2026-11-01T00:00:00Z --by ops --reason old")]
+  driftq dlq purge orders --until 2026-11-01T00:00:00Z --by ops --comment old")]
 pub(crate) struct Dlq {
     #[command(subcommand)]
     verb: Verb,
@@ -29,7 +29,7 @@ struct Filter {
     group: Option<String>,
     /// That died of this
     #[arg(long, value_parser = ["exhausted", "rejected", "deadline", "undeliverable"])]
-    why: Option<String>,
+    reason: Option<String>,
     /// Whose last error begins so
     #[arg(long)]
     error: Option<String>,
@@ -51,7 +51,7 @@ impl Filter {
     fn given(self) -> Vec<(&'static str, String)> {
         let all = [
             ("group", self.group),
-            ("reason", self.why),
+            ("reason", self.reason),
             ("error", self.error),
             ("tenant_id", self.tenant_id),
             ("run_id", self.run_id),
@@ -71,12 +71,12 @@ impl Filter {
 
 #[derive(Args)]
 struct Who {
-    /// Who does it
+    /// Who does it, for the audit log
     #[arg(long)]
     by: Option<String>,
-    /// Why
+    /// Why, for the audit log
     #[arg(long)]
-    reason: Option<String>,
+    comment: Option<String>,
 }
 
 #[derive(Subcommand)]
@@ -117,7 +117,7 @@ Examples:
     /// Give dead letters back to the group they died in
     #[command(after_help = "\
 Examples:
-  driftq dlq redrive orders m_aaaacaaa --by ops --reason 'fixed in 41f3'
+  driftq dlq redrive orders m_aaaacaaa --by ops --comment 'fixed in 41f3'
   driftq dlq redrive orders --error timeout --dry-run
   driftq dlq redrive orders --group biller --error timeout
   driftq dlq redrive orders m_aaaacaaa --force   though its effects may be forgotten")]
@@ -125,7 +125,7 @@ Examples:
         /// The topic they died in
         topic: String,
         /// Which, by id; without any, all that the filter means
-        #[arg(conflicts_with_all = ["group", "why", "error", "tenant_id", "run_id", "since", "until"])]
+        #[arg(conflicts_with_all = ["group", "reason", "error", "tenant_id", "run_id", "since", "until"])]
         ids: Vec<String>,
         #[command(flatten)]
         filter: Filter,
@@ -142,7 +142,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq dlq purge orders --until 2026-11-01T00:00:00Z                  say how many
-  driftq dlq purge orders --until 2026-11-01T00:00:00Z --yes --by ops --reason old")]
+  driftq dlq purge orders --until 2026-11-01T00:00:00Z --yes --by ops --comment old")]
     Purge {
         /// The topic they died in
         topic: String,
@@ -196,7 +196,7 @@ impl Dlq {
             Verb::Redrive { topic, ids, filter, dry_run, force, who } => {
                 let path = format!("dlq/{}/redrive", segment(&topic));
                 let mut asked = json!({ "dry_run": dry_run, "force": force, "by": who.by,
-                    "reason": who.reason });
+                    "reason": who.comment });
                 if ids.is_empty() {
                     asked["filter"] = filter.json();
                 } else {
@@ -207,7 +207,7 @@ impl Dlq {
             Verb::Purge { topic, filter, yes, who } => {
                 let path = format!("dlq/{}/purge", segment(&topic));
                 let mut asked =
-                    json!({ "filter": filter.json(), "by": who.by, "reason": who.reason });
+                    json!({ "filter": filter.json(), "by": who.by, "reason": who.comment });
                 let Err(error) = client.post(&path, asked.clone()).await else {
                     anyhow::bail!("the server purged without being asked to confirm");
                 };
@@ -218,8 +218,8 @@ impl Dlq {
                     Some(_) | None => return Err(error),
                 };
                 if !yes {
-                    let says = format!("{matched} would be gone for good; repeat with --yes");
-                    return Err(Failure::Usage(says).into());
+                    let message = format!("{matched} would be gone for good; repeat with --yes");
+                    return Err(Failure::Usage(message).into());
                 }
                 asked["confirm"] = matched;
                 let answer = client.post(&path, asked).await?;
@@ -253,7 +253,7 @@ async fn redrive(client: &Client, format: Format, path: &str, asked: &Value) -> 
     };
     progress.finish_and_clear();
     let matched = results.len();
-    let says = match asked["dry_run"].as_bool() {
+    let message = match asked["dry_run"].as_bool() {
         Some(true) if matched == CALL_MAX => {
             format!("would redrive {matched} or more; `driftq dlq summary` counts them")
         }
@@ -263,6 +263,6 @@ async fn redrive(client: &Client, format: Format, path: &str, asked: &Value) -> 
     answer["matched"] = matched.into();
     answer["redriven"] = redriven.into();
     answer["results"] = results.into();
-    output::said(format, &answer, &says);
+    output::said(format, &answer, &message);
     refused(&answer)
 }

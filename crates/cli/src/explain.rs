@@ -33,14 +33,14 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) async fn run(self, remote: &Remote) -> anyhow::Result<()> {
         let answer = remote.client()?.get("explain", &self.query()?).await?;
-        let says = match &*text(&answer["what"]) {
+        let message = match &*text(&answer["what"]) {
             "group" => of_group(&answer),
             "effect" => of_effect(&answer),
             _ => of_message(&answer),
         };
         let clock = text(&answer["clock"]["summary"]);
-        let says = if clock.is_empty() { says } else { format!("{says}\n{clock}") };
-        output::said(remote.output, &answer, &says);
+        let message = if clock.is_empty() { message } else { format!("{message}\n{clock}") };
+        output::said(remote.output, &answer, &message);
         Ok(())
     }
 

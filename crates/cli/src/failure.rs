@@ -52,15 +52,15 @@ impl std::fmt::Display for Failure {
         match self {
             Failure::Refused { status, body } => {
                 let code = body["error"].as_str().unwrap_or("unknown error");
-                let says = body["message"].as_str().unwrap_or("the server does not say why");
-                write!(f, "{says} ({code}, {status})")
+                let message = body["message"].as_str().unwrap_or("the server does not say why");
+                write!(f, "{message} ({code}, {status})")
             }
             Failure::NoEntry { has_key: false } => {
                 write!(f, "the server wants its key: give --api-key-file (UNAUTHENTICATED, 401)")
             }
             Failure::NoEntry { has_key: true } => {
-                let says = "the server refused the key of --api-key-file: it has another";
-                write!(f, "{says} (UNAUTHENTICATED, 401)")
+                let message = "the server refused the key of --api-key-file: it has another";
+                write!(f, "{message} (UNAUTHENTICATED, 401)")
             }
             Failure::InPart { refused, .. } => write!(f, "refused: {refused}"),
             Failure::Usage(why) | Failure::Unreachable(why) => write!(f, "{why}"),

@@ -185,11 +185,11 @@ impl Group {
                 let asked = json!({ "to": seek_to(&to)?, "dry_run": dry_run });
                 let answer = client.post(&format!("{}/seek", name.path()), asked).await?;
                 let would = if dry_run { "would deliver" } else { "delivers" };
-                let says = format!(
+                let message = format!(
                     "{would} {} again, skips {}, drops {} open",
                     answer["redelivers"], answer["skips"], answer["dropped_open"]
                 );
-                output::said(format, &answer, &says);
+                output::said(format, &answer, &message);
             }
             Verb::Delete { name, yes } => {
                 let confirm = if yes { vec![("confirm", name.group.clone())] } else { Vec::new() };
@@ -206,8 +206,8 @@ fn check_is_to_come(until: &str) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match until.parse::<Time>() {
         Ok(Time(ms)) if u128::from(ms) <= now.as_millis() => {
-            let says = "is over: give a time to come, or leave it out to pause until `resume`";
-            Err(Failure::Usage(format!("--until {until} {says}")))
+            let message = "is over: give a time to come, or leave it out to pause until `resume`";
+            Err(Failure::Usage(format!("--until {until} {message}")))
         }
         Ok(_) | Err(_) => Ok(()),
     }
@@ -225,8 +225,8 @@ fn seek_to(to: &str) -> Result<Value, Failure> {
         Some((partition.parse::<u32>().ok()?, offset.parse::<u64>().ok()?))
     };
     let Some((partition, offset)) = place() else {
-        let says = "write earliest, latest, a time as 2026-11-14T12:00:00Z, or PARTITION:OFFSET";
-        return Err(Failure::Usage(format!("`{to}`: {says}")));
+        let message = "write earliest, latest, a time as 2026-11-14T12:00:00Z, or PARTITION:OFFSET";
+        return Err(Failure::Usage(format!("`{to}`: {message}")));
     };
     Ok(json!({ "partition": partition, "offset": offset }))
 }

@@ -150,14 +150,14 @@ async fn run(cli: Cli) -> anyhow::Result<()> {
 
 /// Says what went wrong and why, and nothing twice: some errors name their cause themselves.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    let mut says = String::new();
+    let mut message = String::new();
     for cause in error.chain().map(ToString::to_string) {
-        if !says.contains(&cause) {
-            let colon = if says.is_empty() { "" } else { ": " };
-            says = format!("{says}{colon}{cause}");
+        if !message.contains(&cause) {
+            let colon = if message.is_empty() { "" } else { ": " };
+            message = format!("{message}{colon}{cause}");
         }
     }
-    for line in says.lines() {
+    for line in message.lines() {
         output::talk(format_args!("error: {line}"));
     }
     failure::exit_code(error)

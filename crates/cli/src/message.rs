@@ -67,13 +67,13 @@ impl Produce {
         };
         let answer = client.post("produce", self.message(&value)).await?;
         let again = if answer["deduplicated"] == true { " (it was there before)" } else { "" };
-        let says = format!(
+        let message = format!(
             "{} in partition {} at offset {}{again}",
             answer["id"].as_str().unwrap_or_default(),
             answer["partition"],
             answer["offset"]
         );
-        output::said(remote.output, &answer, &says);
+        output::said(remote.output, &answer, &message);
         Ok(())
     }
 
@@ -115,8 +115,8 @@ impl Produce {
                 failed = failed.and(crate::failure::refused(&answer));
             }
             if let Some(number) = not_text {
-                let says = format!("{accepted} stored before it, nothing from it on");
-                return Err(Failure::Usage(format!("line {number} is not UTF-8: {says}")).into());
+                let message = format!("{accepted} stored before it, nothing from it on");
+                return Err(Failure::Usage(format!("line {number} is not UTF-8: {message}")).into());
             }
         }
         let answer = json!({ "accepted": accepted, "refused": refused });
@@ -217,8 +217,8 @@ impl Consume {
             }
         }
         // It has no last word: what is wrong is the answer to the next request.
-        let says = "the server ended the stream: ask again to hear why";
-        Err(Failure::Unreachable(says.to_owned()).into())
+        let message = "the server ended the stream: ask again to hear why";
+        Err(Failure::Unreachable(message.to_owned()).into())
     }
 
     async fn show(&self, client: &Client, delivery: &str) -> anyhow::Result<()> {

@@ -42,7 +42,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   driftq topic create orders
-  driftq topic create orders --partitions 3 --set lease_ms=60000 --set keyless=round_robin")]
+  driftq topic create orders --partitions 3 --set lease_ms=60000 --set unkeyed=spread")]
     Create {
         /// Its name
         topic: String,
@@ -139,8 +139,8 @@ impl Topic {
                 let confirm = if yes { vec![("confirm", topic.clone())] } else { Vec::new() };
                 let path = format!("topics/{}", segment(&topic));
                 let answer = client.delete(&path, &confirm).await.map_err(say_yes)?;
-                let says = format!("deleted {topic} with {} messages", answer["messages"]);
-                output::said(format, &answer, &says);
+                let message = format!("deleted {topic} with {} messages", answer["messages"]);
+                output::said(format, &answer, &message);
             }
         }
         Ok(())
@@ -151,9 +151,10 @@ impl Topic {
 pub(crate) fn say_yes(error: anyhow::Error) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(Failure::Refused { status: 400, body }) if body["field"] == "confirm" => {
-            let says = body["message"].as_str().unwrap_or_default().trim_start_matches("confirm: ");
-            let says = says.split("; repeat").next().unwrap_or_default();
-            Failure::Usage(format!("{says}; repeat with --yes")).into()
+            let message =
+                body["message"].as_str().unwrap_or_default().trim_start_matches("confirm: ");
+            let message = message.split("; repeat").next().unwrap_or_default();
+            Failure::Usage(format!("{message}; repeat with --yes")).into()
         }
         Ok(failure) => failure.into(),
         Err(error) => error,

@@ -409,7 +409,7 @@ pub enum VolatileChange {
     /// A lane has fresh messages, and its group may open no more.
     GroupFull { group: GroupId, lane: Lane },
     /// Partition of the next message without a key.
-    KeylessTurn { topic: TopicId, turn: u32 },
+    UnkeyedTurn { topic: TopicId, turn: u32 },
     /// Nothing new is stored, or is again.
     StorageLow(bool),
     /// Look at the group again then.

@@ -57,8 +57,8 @@ pub use pipeline::{
 pub use recovery::{Recovered, Recovery};
 pub use session::{HEARTBEAT_MS, Line, STALLED_MS, Session};
 pub use settings::{
-    Groups, InvalidSetting, Keyless, OnDoubt, RetryPolicy, SettingName, Settings, SettingsChange,
-    SettingsPatch,
+    AutoCreateGroups, InvalidSetting, OnDoubt, RetryPolicy, SettingName, Settings, SettingsChange,
+    SettingsPatch, Unkeyed,
 };
 pub use shard::{Image, Shard, ShardConfig};
 pub use time::Timestamp;

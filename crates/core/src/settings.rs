@@ -38,25 +38,42 @@ impl RetryPolicy {
     }
 }
 
-/// Where messages without a key go.
+/// The partition of messages without a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Keyless {
-    /// Partition 0, as v1 has it.
+pub enum Unkeyed {
+    /// The first partition, as in v1.
     #[serde(rename = "partition_0")]
-    Partition0,
-    /// Each to the next partition.
-    RoundRobin,
+    First,
+    /// Each message goes to the next partition.
+    #[serde(rename = "round_robin")]
+    Spread,
 }
 
-/// Whether a consumer may name a group nobody has made.
+/// Whether consuming creates a missing group. If not, a consumer with a misspelled group is rejected
+/// and does not read the topic again from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Groups {
-    /// Consuming makes it.
+#[serde(from = "Groups", into = "Groups")]
+pub struct AutoCreateGroups(pub bool);
+
+/// [`AutoCreateGroups`] as it is stored.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Groups {
+    #[serde(rename = "open")]
     Open,
-    /// It is refused, so that a typo cannot read a topic again.
+    #[serde(rename = "declared")]
     Declared,
+}
+
+impl From<Groups> for AutoCreateGroups {
+    fn from(groups: Groups) -> AutoCreateGroups {
+        AutoCreateGroups(matches!(groups, Groups::Open))
+    }
+}
+
+impl From<AutoCreateGroups> for Groups {
+    fn from(AutoCreateGroups(is_automatic): AutoCreateGroups) -> Groups {
+        if is_automatic { Groups::Open } else { Groups::Declared }
+    }
 }
 
 /// What becomes of an effect nobody knows the outcome of.
@@ -80,27 +97,36 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// The name of a setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct SettingName(&'static str);
+/// The name of a setting: in the API, and where it is stored or sent to another node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SettingName {
+    name: &'static str,
+    stored: &'static str,
+}
+
+impl Serialize for SettingName {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.stored)
+    }
+}
 
 impl<'de> Deserialize<'de> for SettingName {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<SettingName, D::Error> {
         let name = String::deserialize(from)?;
         let unknown = || serde::de::Error::custom(format_args!("no setting is called {name:?}"));
-        SettingName::of(&name).ok_or_else(unknown)
+        SettingName::ALL.iter().copied().find(|known| known.stored == name).ok_or_else(unknown)
     }
 }
 
 impl SettingName {
-    /// The setting of that name, if there is one.
+    /// The setting of that name in the API.
     pub fn of(name: &str) -> Option<SettingName> {
-        SettingName::ALL.iter().copied().find(|setting| setting.0 == name)
+        SettingName::ALL.iter().copied().find(|known| known.name == name)
     }
 
-    /// The word for it on the wire.
+    /// The name in the API.
     pub fn as_str(self) -> &'static str {
-        self.0
+        self.name
     }
 }
 
@@ -115,18 +141,18 @@ pub struct SettingsChange {
 }
 
 macro_rules! settings {
-    ($($(#[$doc:meta])* $field:ident: $type:ty = $default:expr,)*) => {
+    ($($(#[$doc:meta])* $field:ident ($stored:literal): $type:ty = $default:expr,)*) => {
         /// The settings in force.
         #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Settings {
-            $($(#[$doc])* pub $field: $type,)*
+            $($(#[$doc])* #[serde(rename = $stored)] pub $field: $type,)*
         }
 
         /// Settings that differ from the defaults. `None` leaves the default.
         #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct SettingsPatch {
-            $($(#[$doc])* #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "given")] pub $field: Option<$type>,)*
+            $($(#[$doc])* #[serde(rename = $stored, default, skip_serializing_if = "Option::is_none", deserialize_with = "given")] pub $field: Option<$type>,)*
         }
 
         impl Default for Settings {
@@ -136,27 +162,26 @@ macro_rules! settings {
         }
 
         impl SettingName {
-            const ALL: &[SettingName] = &[$(SettingName(stringify!($field)),)*];
+            const ALL: &[SettingName] = &[$(SettingName { name: stringify!($field), stored: $stored },)*];
         }
 
         impl SettingsPatch {
             /// What differs from the defaults once `change` is made.
             #[must_use]
             pub fn merged(&self, change: &SettingsChange) -> SettingsPatch {
-                let kept = |name| !change.reset.contains(&SettingName(name));
+                let kept = |stored| !change.reset.iter().any(|setting| setting.stored == stored);
                 SettingsPatch {
                     $($field: match &change.set.$field {
                         Some(set) => Some(set.clone()),
-                        None => self.$field.clone().filter(|_| kept(stringify!($field))),
+                        None => self.$field.clone().filter(|_| kept($stored)),
                     },)*
                 }
             }
 
             /// The settings that are there.
             pub fn names(&self) -> Vec<SettingName> {
-                let there = [$((stringify!($field), self.$field.is_some()),)*];
-                let there = there.into_iter().filter(|(_, is_there)| *is_there);
-                there.map(|(name, _)| SettingName(name)).collect()
+                let is_set = [$(self.$field.is_some(),)*];
+                SettingName::ALL.iter().zip(is_set).filter(|(_, is_set)| *is_set).map(|(name, _)| *name).collect()
             }
         }
 
@@ -172,39 +197,39 @@ macro_rules! settings {
 
 settings! {
     /// The lease of consumers that name none.
-    lease_ms: u64 = 30_000,
+    lease_ms ("lease_ms"): u64 = 30_000,
     /// Leased at a time per group and partition.
-    max_in_flight: u32 = 1_000,
+    max_in_flight ("max_in_flight"): u32 = 1_000,
     /// Leased and waiting for a retry at a time, per group and partition.
-    max_open: u32 = 10_000,
+    max_open ("max_open"): u32 = 10_000,
     /// For messages without their own.
-    retry_policy: RetryPolicy = RetryPolicy { max_attempts: 20, backoff_ms: 1_000, max_backoff_ms: 600_000 },
+    retry_policy ("retry_policy"): RetryPolicy = RetryPolicy { max_attempts: 20, backoff_ms: 1_000, max_backoff_ms: 600_000 },
     /// Unsettled messages a partition takes.
-    max_backlog_messages: u64 = 1_000_000,
+    max_backlog_messages ("max_backlog_messages"): u64 = 1_000_000,
     /// Unsettled bytes (key and value) a partition takes.
-    max_backlog_bytes: u64 = 1 << 30,
+    max_backlog_bytes ("max_backlog_bytes"): u64 = 1 << 30,
     /// How long settled messages stay.
-    retention_ms: u64 = 3_600_000,
+    retention_ms ("retention_ms"): u64 = 3_600_000,
     /// Settled bytes beyond this go earlier.
-    retention_bytes: u64 = 1 << 30,
+    retention_bytes ("retention_bytes"): u64 = 1 << 30,
     /// How long dead letters stay; `None` is for ever.
-    dlq_retention_ms: Option<u64> = None,
+    dlq_retention_ms ("dlq_retention_ms"): Option<u64> = None,
     /// How long an idempotency key is taken.
-    dedupe_ttl_ms: u64 = 604_800_000,
+    dedupe_ttl_ms ("dedupe_ttl_ms"): u64 = 604_800_000,
     /// How long the outcome of an effect is kept.
-    effect_ttl_ms: u64 = EFFECT_TTL_MS,
+    effect_ttl_ms ("effect_ttl_ms"): u64 = EFFECT_TTL_MS,
     /// What becomes of doubtful effects under this topic's leases.
-    on_doubt: Option<OnDoubt> = None,
-    /// Where messages without a key go.
-    keyless: Keyless = Keyless::Partition0,
+    on_doubt ("on_doubt"): Option<OnDoubt> = None,
+    /// The partition of messages without a key.
+    unkeyed ("keyless"): Unkeyed = Unkeyed::First,
     /// Refuse settling by owner alone.
-    require_token: bool = false,
-    /// Whether consuming makes groups.
-    groups: Groups = Groups::Open,
+    require_token ("require_token"): bool = false,
+    /// Whether consuming creates a missing group.
+    auto_create_groups ("groups"): AutoCreateGroups = AutoCreateGroups(true),
     /// Delete groups that have had no consumer for so long; `None` is never.
-    group_idle_ms: Option<u64> = None,
+    group_idle_ms ("group_idle_ms"): Option<u64> = None,
     /// Keep every delivery and settlement for explain. Not possible yet.
-    history: bool = false,
+    history ("history"): bool = false,
 }
 
 /// How long the outcome of an effect is kept, unless something else is said.

@@ -6,10 +6,10 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use axum::http::uri::Authority;
-pub use driftq_core::Settings;
 use driftq_core::limits::{VALUE_BYTES_CAP, VALUE_BYTES_DEFAULT};
 use driftq_core::ownership::{NODE_LEASE_MS, NODE_LEASE_MS_MAX};
 use driftq_core::{InvalidSetting, RetryPolicy};
+pub use driftq_core::{Settings, Unkeyed};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::budget::BUDGET_BYTES_MIN;
@@ -154,38 +154,38 @@ impl Config {
         let mut faults = Vec::new();
         let mut fault = |key: &str, why: String| faults.push(Fault { key: key.to_owned(), why });
         if self.is_open_to_all() {
-            let says = "can be reached from other machines: set api_key_file, or insecure if the network keeps others out";
-            fault("listen", format!("{} {says}", self.listen));
+            let message = "can be reached from other machines: set api_key_file, or insecure if the network keeps others out";
+            fault("listen", format!("{} {message}", self.listen));
         }
         for origin in &self.allowed_origins {
             let host = origin.strip_prefix("https://").or(origin.strip_prefix("http://"));
             if host.is_none_or(|host| host.is_empty() || host.contains('/')) {
-                let says =
+                let message =
                     "is not an origin: write it as https://example.com or http://localhost:5173";
-                fault("http.allowed_origins", format!("`{origin}` {says}"));
+                fault("http.allowed_origins", format!("`{origin}` {message}"));
             }
         }
         for host in self.allowed_hosts.iter().filter(|host| host.contains(['/', '*'])) {
-            let says = format!("`{host}` is not a host: leave out http://, / and *");
-            fault("http.allowed_hosts", says);
+            let message = format!("`{host}` is not a host: leave out http://, / and *");
+            fault("http.allowed_hosts", message);
         }
         if !(1..=VALUE_BYTES_CAP).contains(&self.value_bytes) {
-            let says = format!("{} is not within 1 to {VALUE_BYTES_CAP}", self.value_bytes);
-            fault("limits.value_bytes", says);
+            let message = format!("{} is not within 1 to {VALUE_BYTES_CAP}", self.value_bytes);
+            fault("limits.value_bytes", message);
         } else if !(2 * self.value_bytes..=BODY_BYTES_MAX).contains(&self.limits.body_bytes) {
             let (least, given) = (2 * self.value_bytes, self.limits.body_bytes);
-            let says = format!(
+            let message = format!(
                 "{given} is not within {least}, twice limits.value_bytes, to {BODY_BYTES_MAX}"
             );
-            fault("limits.body_bytes", says);
+            fault("limits.body_bytes", message);
         }
         if !(1..=CONNECTIONS_MAX).contains(&self.limits.connections) {
             let (given, most) = (self.limits.connections, CONNECTIONS_MAX);
             fault("limits.connections", format!("{given} is not within 1 to {most}"));
         }
         if let Some(bytes) = self.memory_budget_bytes.filter(|bytes| *bytes < BUDGET_BYTES_MIN) {
-            let says = format!("must be at least {BUDGET_BYTES_MIN} (got {bytes})");
-            fault("memory.budget_bytes", says);
+            let message = format!("must be at least {BUDGET_BYTES_MIN} (got {bytes})");
+            fault("memory.budget_bytes", message);
         }
         if let Some(shards) = self.shards
             && !(1..=SHARDS_MAX).contains(&shards)
@@ -194,18 +194,18 @@ impl Config {
         }
         if !NODE_LEASE_RANGE_MS.contains(&self.node_lease_ms) {
             let (least, most) = NODE_LEASE_RANGE_MS.into_inner();
-            let says = format!("{} is not within {least} to {most}", self.node_lease_ms);
-            fault("cluster.lease_ms", says);
+            let message = format!("{} is not within {least} to {most}", self.node_lease_ms);
+            fault("cluster.lease_ms", message);
         }
         let is_postgres = matches!(self.engine, EngineConfig::Postgres(_));
         if is_postgres && self.advertise.is_none() && self.listen.ip().is_unspecified() {
-            let says = "is missing: other nodes cannot tell from listen where this one is; write it as http://one.example:8080";
-            fault("cluster.advertise", says.to_owned());
+            let message = "is missing: other nodes cannot tell from listen where this one is; write it as http://one.example:8080";
+            fault("cluster.advertise", message.to_owned());
         }
         if let Some(given) = self.advertise.as_deref().filter(|given| !is_address(given)) {
-            let says =
+            let message =
                 format!("{given} is not where a node is: write it as http://one.example:8080");
-            fault("cluster.advertise", says);
+            fault("cluster.advertise", message);
         }
         if let Err(InvalidSetting { name, why }) = self.defaults.check() {
             fault(&format!("defaults.{name}"), why);

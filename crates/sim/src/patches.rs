@@ -3,7 +3,8 @@
 use driftq_checker::history::Op;
 use driftq_core::command::PatchTopic;
 use driftq_core::{
-    Command, Groups, Keyless, OnDoubt, RetryPolicy, SettingName, SettingsChange, SettingsPatch,
+    AutoCreateGroups, Command, OnDoubt, RetryPolicy, SettingName, SettingsChange, SettingsPatch,
+    Unkeyed,
 };
 
 use crate::admin::topic_name;
@@ -12,7 +13,7 @@ use crate::world::{Task, World};
 /// Settings that go back to their defaults now and then. The defaults of the others are too long for a run.
 const RESET: [&str; 8] = [
     "on_doubt",
-    "keyless",
+    "unkeyed",
     "require_token",
     "groups",
     "history",
@@ -119,9 +120,8 @@ impl World {
             }
             1 => {
                 let is_first = rng.bool();
-                set.keyless =
-                    Some(if is_first { Keyless::Partition0 } else { Keyless::RoundRobin });
-                "patch: keyless"
+                set.unkeyed = Some(if is_first { Unkeyed::First } else { Unkeyed::Spread });
+                "patch: unkeyed"
             }
             2 => {
                 set.require_token = Some(rng.bool());
@@ -129,8 +129,8 @@ impl World {
             }
             3 => {
                 let is_open = rng.u32(0..3) != 0;
-                set.groups = Some(if is_open { Groups::Open } else { Groups::Declared });
-                "patch: groups"
+                set.auto_create_groups = Some(AutoCreateGroups(is_open));
+                "patch: auto_create_groups"
             }
             _ => {
                 set.history = Some(rng.bool());

@@ -195,7 +195,7 @@ pub fn run_many(
                     summary.invalid.extend(verdict.invalid.map(|why| (seed, why)));
                     let first_violation = verdict.report.violations.first();
                     let broken =
-                        first_violation.map(|v| (seed, v.invariant.to_string(), v.says.clone()));
+                        first_violation.map(|v| (seed, v.invariant.to_string(), v.detail.clone()));
                     let panic = verdict.panicked.map(|text| (seed, "panic".to_owned(), text));
                     summary.violations.extend(broken.or(panic));
                 }

@@ -170,8 +170,8 @@ impl fmt::Display for Summary {
         for (seed, why) in self.invalid.iter().take(10) {
             writeln!(f, "seed {seed} is invalid: {why}")?;
         }
-        for (seed, invariant, says) in self.violations.iter().take(20) {
-            writeln!(f, "seed {seed} breaks {invariant}: {says}")?;
+        for (seed, invariant, message) in self.violations.iter().take(20) {
+            writeln!(f, "seed {seed} breaks {invariant}: {message}")?;
         }
         let hours = self.stats.simulated_ms as f64 / 3_600_000.0;
         write!(

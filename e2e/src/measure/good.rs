@@ -166,8 +166,8 @@ fn settings() -> Value {
         "retry_policy": { "max_attempts": 3, "backoff_ms": 10, "max_backoff_ms": 20 },
         "max_backlog_messages": 1000, "max_backlog_bytes": 100_000, "retention_ms": 1000,
         "retention_bytes": 1000, "dlq_retention_ms": 60_000, "dedupe_ttl_ms": 60_000,
-        "effect_ttl_ms": 60_000, "on_doubt": "park", "keyless": "round_robin",
-        "require_token": false, "groups": "open", "group_idle_ms": null,
+        "effect_ttl_ms": 60_000, "on_doubt": "park", "unkeyed": "spread",
+        "require_token": false, "auto_create_groups": true, "group_idle_ms": null,
     })
 }
 

@@ -66,8 +66,8 @@ async fn ask(
     loop {
         let asked = Instant::now();
         let answer = wire.ask(&request).await?;
-        let says = String::from_utf8_lossy;
-        anyhow::ensure!(is_good(&answer), "{}: {}", answer.status, says(answer.body));
+        let message = String::from_utf8_lossy;
+        anyhow::ensure!(is_good(&answer), "{}: {}", answer.status, message(answer.body));
         let answered = Instant::now();
         if answered >= begin + window {
             return Ok(took);

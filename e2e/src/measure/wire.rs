@@ -93,9 +93,9 @@ impl Wire {
     /// Asks for a success with a JSON answer.
     pub(crate) async fn json(&mut self, request: &[u8]) -> anyhow::Result<Value> {
         let answer = self.ask(request).await?;
-        let says = String::from_utf8_lossy(answer.body).into_owned();
-        anyhow::ensure!(answer.status < 300, "refused with {}: {says}", answer.status);
-        Ok(if says.is_empty() { Value::Null } else { serde_json::from_str(&says)? })
+        let message = String::from_utf8_lossy(answer.body).into_owned();
+        anyhow::ensure!(answer.status < 300, "refused with {}: {message}", answer.status);
+        Ok(if message.is_empty() { Value::Null } else { serde_json::from_str(&message)? })
     }
 }
 

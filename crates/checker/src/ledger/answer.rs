@@ -2,7 +2,10 @@
 
 use crate::history::{Begin, Decision, Finish, Lease, OnDoubt, Progress, Right, Status};
 use crate::ids::{CallId, EffectId};
-use crate::invariant::Invariant::{self, I34, I37, I38, I39, I40, I43, I45, I55};
+use crate::invariant::Invariant::{
+    self, AtomicCommit, DurableReplies, ExactReplay, OneExecutor, RecordExpiry, RequestMismatch,
+    StaleFinishIsRejected, TenantIsolation,
+};
 use crate::timeline::{Ask, Outcome};
 
 use super::{Judge, Known, effect_of};
@@ -20,14 +23,14 @@ impl<'a> Judge<'_, 'a> {
             for (effect, finish) in &self.timeline.commits[commit].finishes {
                 let Finish { right, status, outcome } = finish;
                 if !is_finished(right, *status, outcome, &self.states(*effect)) {
-                    let says = format_args!("is not {status:?}, as its commit says");
-                    self.breaks(I55, *effect, says);
+                    let detail = format_args!("is not {status:?}, as its commit says");
+                    self.breaks(AtomicCommit, *effect, detail);
                 }
             }
         }
         let Some(effect) = effect_of(call.ask) else { return };
         if !self.decided.insert(id) {
-            self.breaks(I34, effect, format_args!("has a call decided twice"));
+            self.breaks(DurableReplies, effect, format_args!("has a call decided twice"));
             return;
         }
         let states = self.states(effect);
@@ -71,7 +74,11 @@ impl<'a> Judge<'_, 'a> {
                         && known.record.progress == Progress::Known(status)
                 };
                 if !states.iter().flatten().any(is_so) {
-                    self.breaks(I38, effect, format_args!("is said to be resolved and is not"));
+                    self.breaks(
+                        StaleFinishIsRejected,
+                        effect,
+                        format_args!("is said to be resolved and is not"),
+                    );
                 }
             }
             (_, _) => {}
@@ -88,7 +95,7 @@ impl<'a> Judge<'_, 'a> {
 
     fn shown_another(&mut self, effect: EffectId, shown: EffectId) {
         let tenant = |effect| self.timeline.places.effects.key(effect).0;
-        let invariant = if tenant(effect) == tenant(shown) { I39 } else { I45 };
+        let invariant = if tenant(effect) == tenant(shown) { ExactReplay } else { TenantIsolation };
         let other = self.timeline.places.effect_text(shown).to_string();
         self.breaks(invariant, effect, format_args!("is asked for, the answer is of {other}"));
     }
@@ -97,8 +104,8 @@ impl<'a> Judge<'_, 'a> {
     fn conflicts_told(&mut self, effect: EffectId, begin: &Begin, states: &States<'a>) {
         if !states.is_empty() && states.iter().all(|known| is_conflict(begin, *known)) {
             let request = &begin.request;
-            let says = format_args!("is begun for {request:?} and was begun for something else");
-            self.breaks(I40, effect, says);
+            let detail = format_args!("is begun for {request:?} and was begun for something else");
+            self.breaks(RequestMismatch, effect, detail);
         }
     }
 
@@ -117,19 +124,20 @@ impl<'a> Judge<'_, 'a> {
         let Some(granted) = granted else {
             // Whoever was given a right that is not on record executes what is over, or unknown.
             let is_over = states.iter().flatten().any(|known| known.replayed().is_some());
-            let invariant = if is_over { I39 } else { I37 };
+            let invariant = if is_over { ExactReplay } else { OneExecutor };
             self.breaks(invariant, effect, format_args!("is told under fence {fence}, not given"));
             return;
         };
         let record = granted.record;
         if begin.nonce != record.nonce || begin.lease != record.under {
-            let says = format_args!("is told under fence {fence} to somebody else than its holder");
-            self.breaks(I37, effect, says);
+            let detail =
+                format_args!("is told under fence {fence} to somebody else than its holder");
+            self.breaks(OneExecutor, effect, detail);
         }
         let is_to_probe = granted.is_after_doubt && record.on_doubt == OnDoubt::Probe;
         if is_to_probe != (decision == Decision::Probe) {
-            let says = format_args!("is told under fence {fence} as {decision:?}");
-            self.breaks(I37, effect, says);
+            let detail = format_args!("is told under fence {fence} as {decision:?}");
+            self.breaks(OneExecutor, effect, detail);
         }
     }
 
@@ -153,9 +161,9 @@ impl<'a> Judge<'_, 'a> {
         let last = self.effects[effect];
         let is_late =
             last.is_some_and(|known| known.is_over(now) || known.record.right.life > right.life);
-        let invariant = if is_late { I43 } else { I39 };
-        let says = format_args!("is told as {status:?} {outcome:?} at {now}, which it is not");
-        self.breaks(invariant, effect, says);
+        let invariant = if is_late { RecordExpiry } else { ExactReplay };
+        let detail = format_args!("is told as {status:?} {outcome:?} at {now}, which it is not");
+        self.breaks(invariant, effect, detail);
     }
 
     /// Whoever is told an outcome under a delivery may be delivered the message again and ask again.
@@ -167,8 +175,8 @@ impl<'a> Judge<'_, 'a> {
             holders.into_iter().flatten().any(|(_, under)| is_same(under))
         };
         if !states.iter().flatten().any(is_kept) {
-            let says = format_args!("is told to a message, and not kept while that is open");
-            self.breaks(I43, effect, says);
+            let detail = format_args!("is told to a message, and not kept while that is open");
+            self.breaks(RecordExpiry, effect, detail);
         }
     }
 
@@ -191,8 +199,8 @@ impl<'a> Judge<'_, 'a> {
             return;
         }
         let invariant = match code {
-            "CONFLICT" => I40,
-            "NOT_FOUND" => I43,
+            "CONFLICT" => RequestMismatch,
+            "NOT_FOUND" => RecordExpiry,
             _ => self.broken_by_refusal(effect),
         };
         let now = self.now;
@@ -206,9 +214,9 @@ impl<'a> Judge<'_, 'a> {
     /// Which promise it breaks to be told of a holder, or of doubt, where there is none.
     fn broken_by_refusal(&self, effect: EffectId) -> Invariant {
         match self.effects[effect] {
-            Some(known) if known.is_over(self.now) => I43,
-            Some(known) if known.replayed().is_some() => I39,
-            Some(_) | None => I37,
+            Some(known) if known.is_over(self.now) => RecordExpiry,
+            Some(known) if known.replayed().is_some() => ExactReplay,
+            Some(_) | None => OneExecutor,
         }
     }
 
@@ -224,25 +232,31 @@ impl<'a> Judge<'_, 'a> {
             return;
         }
         let is_latest = |known: &Known<'_>| known.record.right == *right && !known.record.resolved;
-        let invariant = if states.iter().flatten().any(is_latest) { I39 } else { I38 };
+        let invariant = if states.iter().flatten().any(is_latest) {
+            ExactReplay
+        } else {
+            StaleFinishIsRejected
+        };
         let fence = right.fence;
-        let says = format_args!("is said to be {status:?} by fence {fence} and is not");
-        self.breaks(invariant, effect, says);
+        let detail = format_args!("is said to be {status:?} by fence {fence} and is not");
+        self.breaks(invariant, effect, detail);
     }
 
     fn finish_refused(&mut self, effect: EffectId, right: &Right, code: &str, states: &States<'a>) {
         let is_mine = |known: &Known<'_>| known.record.right == *right && !known.record.resolved;
         let mine = states.iter().flatten().filter(|known| is_mine(known)).count();
         let fence = right.fence;
-        let says = format_args!("refuses its latest fence {fence} as {code}");
+        let detail = format_args!("refuses its latest fence {fence} as {code}");
         match code {
-            "STALE_FENCE" if mine == states.len() => self.breaks(I38, effect, says),
+            "STALE_FENCE" if mine == states.len() => {
+                self.breaks(StaleFinishIsRejected, effect, detail)
+            }
             "NOT_FOUND"
                 if states.iter().all(|known| {
                     known.is_some_and(|known| known.record.right.life == right.life)
                 }) =>
             {
-                self.breaks(I43, effect, says);
+                self.breaks(RecordExpiry, effect, detail);
             }
             _ => {}
         }

@@ -5,7 +5,7 @@
 
 use crate::history::{Begin, Decision, Finish, Right, Status};
 use crate::ids::{CallId, Column, EffectId, FastMap};
-use crate::invariant::Invariant::{self, I37, I38, I39};
+use crate::invariant::Invariant::{self, ExactReplay, OneExecutor, StaleFinishIsRejected};
 use crate::report::Findings;
 use crate::timeline::{Ask, Outcome, Seen, Timeline};
 
@@ -78,8 +78,8 @@ impl<'a> Judge<'_, 'a> {
     fn done_by(&mut self, seq: u64, effect: EffectId, right: &Right) {
         let (fence, latest) = (right.fence, self.life(effect, right).fence);
         if latest > fence {
-            let says = format_args!("does as fence {fence} says, though {latest} was out");
-            self.breaks(I38, seq, effect, says);
+            let detail = format_args!("does as fence {fence} says, though {latest} was out");
+            self.breaks(StaleFinishIsRejected, seq, effect, detail);
         }
     }
 
@@ -121,7 +121,7 @@ impl<'a> Judge<'_, 'a> {
         let fence = right.fence;
         if self.over_when_asked[id] {
             self.breaks(
-                I39,
+                ExactReplay,
                 seq,
                 effect,
                 format_args!("is given out as fence {fence}, and is over"),
@@ -131,7 +131,12 @@ impl<'a> Judge<'_, 'a> {
         let is_repeat =
             begin.nonce.is_some() && holder.nonce == begin.nonce && holder.lease == begin.lease;
         if !std::ptr::eq(holder, begin) && !is_repeat {
-            self.breaks(I37, seq, effect, format_args!("is given out as fence {fence} twice"));
+            self.breaks(
+                OneExecutor,
+                seq,
+                effect,
+                format_args!("is given out as fence {fence} twice"),
+            );
         }
     }
 
@@ -145,8 +150,8 @@ impl<'a> Judge<'_, 'a> {
     ) {
         let known = *self.life(effect, right).outcome.get_or_insert((status, outcome));
         if known != (status, outcome) {
-            let says = format_args!("is {status:?} {outcome:?}, and was {known:?}");
-            self.breaks(I39, seq, effect, says);
+            let detail = format_args!("is {status:?} {outcome:?}, and was {known:?}");
+            self.breaks(ExactReplay, seq, effect, detail);
         }
     }
 
@@ -155,9 +160,9 @@ impl<'a> Judge<'_, 'a> {
         invariant: Invariant,
         seq: u64,
         effect: EffectId,
-        says: std::fmt::Arguments<'_>,
+        detail: std::fmt::Arguments<'_>,
     ) {
         let text = self.timeline.places.effect_text(effect);
-        self.findings.add(invariant, seq, format_args!("{text} {says}"));
+        self.findings.add(invariant, seq, format_args!("{text} {detail}"));
     }
 }

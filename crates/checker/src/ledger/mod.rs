@@ -17,7 +17,7 @@ use std::fmt;
 use crate::history::{Finish, How, Lease, Progress, Record, Status};
 use crate::ids::{CallId, Column, EffectId, EntryId, FastMap, FastSet};
 use crate::invariant::Invariant;
-use crate::invariant::Invariant::{I34, I37, I43};
+use crate::invariant::Invariant::{DurableReplies, OneExecutor, RecordExpiry};
 use crate::report::Findings;
 use crate::timeline::{Ask, Batch, Seen, Step, Timeline};
 
@@ -170,7 +170,11 @@ impl<'s, 'a> Judge<'s, 'a> {
         let is_from_the_ledger = call.outcome.is_done() || call.outcome.is_refused_by_the_ledger();
         if is_from_the_ledger && !self.decided.contains(&id) {
             self.seq = call.answered;
-            self.breaks(I34, effect, format_args!("is told of before anything is committed"));
+            self.breaks(
+                DurableReplies,
+                effect,
+                format_args!("is told of before anything is committed"),
+            );
         }
     }
 
@@ -243,10 +247,10 @@ impl<'s, 'a> Judge<'s, 'a> {
                 let holders = self.holders.get(&life).map_or(&[][..], Vec::as_slice);
                 let all = holders.len();
                 let left = holders.iter().filter(|(entry, _)| self.leases.is_left(*entry)).count();
-                let says = format_args!(
+                let detail = format_args!(
                     "is known, its {all} messages are over ({left} left by their group), and its time never begins"
                 );
-                self.breaks(I43, effect, says);
+                self.breaks(RecordExpiry, effect, detail);
             }
         }
     }
@@ -257,16 +261,16 @@ impl<'s, 'a> Judge<'s, 'a> {
             let Some(known) = self.effects[effect] else { continue };
             if !matches!(known.record.progress, Progress::Known(_)) {
                 let text = self.timeline.places.entry_text(entry);
-                let says = format_args!("has no known outcome, and {text} is acked");
-                self.breaks(I37, effect, says);
+                let detail = format_args!("has no known outcome, and {text} is acked");
+                self.breaks(OneExecutor, effect, detail);
             }
         }
     }
 
     /// Puts a violation on record, said of an effect.
-    fn breaks(&mut self, invariant: Invariant, effect: EffectId, says: fmt::Arguments<'_>) {
+    fn breaks(&mut self, invariant: Invariant, effect: EffectId, detail: fmt::Arguments<'_>) {
         let text = self.timeline.places.effect_text(effect);
-        self.findings.add(invariant, self.seq, format_args!("{text} {says}"));
+        self.findings.add(invariant, self.seq, format_args!("{text} {detail}"));
     }
 }
 

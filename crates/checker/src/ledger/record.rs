@@ -2,7 +2,9 @@
 
 use crate::history::{OnDoubt, Progress, Record, Status};
 use crate::ids::{EffectId, EntryId};
-use crate::invariant::Invariant::{I37, I38, I39, I40, I43, I45};
+use crate::invariant::Invariant::{
+    ExactReplay, OneExecutor, RecordExpiry, RequestMismatch, StaleFinishIsRejected, TenantIsolation,
+};
 
 use super::{Judge, Known};
 
@@ -51,8 +53,8 @@ impl<'a> Judge<'_, 'a> {
 
     fn is_born(&mut self, effect: EffectId, record: &Record) {
         if record.progress != Progress::InProgress {
-            let says = format_args!("begins its life as {:?}", record.progress);
-            self.breaks(I37, effect, says);
+            let detail = format_args!("begins its life as {:?}", record.progress);
+            self.breaks(OneExecutor, effect, detail);
         }
         let request = record.request.as_deref();
         if self.begins.contains(&(effect, request)) {
@@ -64,9 +66,13 @@ impl<'a> Judge<'_, 'a> {
             (in_scope, name) == (scope, key) && of != tenant
         };
         if self.begins.iter().any(|(other, _)| is_namesake(*other)) {
-            self.breaks(I45, effect, format_args!("is begun for another tenant"));
+            self.breaks(TenantIsolation, effect, format_args!("is begun for another tenant"));
         } else {
-            self.breaks(I37, effect, format_args!("is begun for {request:?}, nobody asked for it"));
+            self.breaks(
+                OneExecutor,
+                effect,
+                format_args!("is begun for {request:?}, nobody asked for it"),
+            );
         }
     }
 
@@ -81,10 +87,10 @@ impl<'a> Judge<'_, 'a> {
         let Some(accepted) = self.accepted_under(effect, entry) else { return };
         if former.under != under && self.is_of_earlier_life(effect, former, accepted) {
             let (since, text) = (former.since, self.timeline.places.entry_text(entry));
-            let says = format_args!(
+            let detail = format_args!(
                 "was over at {since}, and goes on under {text}, whose key was new at {accepted}"
             );
-            self.breaks(I43, effect, says);
+            self.breaks(RecordExpiry, effect, detail);
         }
     }
 
@@ -107,12 +113,12 @@ impl<'a> Judge<'_, 'a> {
             accepted.is_some_and(|accepted| self.is_of_earlier_life(effect, former, accepted));
         if !former.is_over(now) && !is_accepted_since {
             let (progress, until) = (former.record.progress, former.record.kept_until);
-            let says =
+            let detail =
                 format_args!("begins anew at {now}, was {progress:?} and is kept until {until:?}");
-            self.breaks(I43, effect, says);
+            self.breaks(RecordExpiry, effect, detail);
         }
         if record.right.life < former.record.right.life {
-            self.breaks(I37, effect, format_args!("goes back to an earlier life"));
+            self.breaks(OneExecutor, effect, format_args!("goes back to an earlier life"));
         }
     }
 
@@ -120,24 +126,32 @@ impl<'a> Judge<'_, 'a> {
         let (before, now) = (former.record, self.now);
         if former.is_over(now) {
             let until = before.kept_until;
-            let says = format_args!("goes on at {now}, its time was over at {until:?}");
-            self.breaks(I43, effect, says);
+            let detail = format_args!("goes on at {now}, its time was over at {until:?}");
+            self.breaks(RecordExpiry, effect, detail);
         }
         if before.request != record.request {
             let (was, is) = (&before.request, &record.request);
-            self.breaks(I40, effect, format_args!("was begun for {was:?} and now is for {is:?}"));
+            self.breaks(
+                RequestMismatch,
+                effect,
+                format_args!("was begun for {was:?} and now is for {is:?}"),
+            );
         }
         if before.on_doubt != record.on_doubt {
             let (was, is) = (before.on_doubt, record.on_doubt);
-            self.breaks(I37, effect, format_args!("has policy {is:?}, it was begun with {was:?}"));
+            self.breaks(
+                OneExecutor,
+                effect,
+                format_args!("has policy {is:?}, it was begun with {was:?}"),
+            );
         }
         // Only another key, which nobody but the holder of a failure asks for, has another window.
         if let (Some(was), Some(is)) = (before.window_until, record.window_until)
             && was != is
             && before.progress != Progress::Known(Status::FailedRetryable)
         {
-            let says = format_args!("has its provider's key until {is}, it was until {was}");
-            self.breaks(I37, effect, says);
+            let detail = format_args!("has its provider's key until {is}, it was until {was}");
+            self.breaks(OneExecutor, effect, detail);
         }
     }
 
@@ -164,21 +178,25 @@ impl<'a> Judge<'_, 'a> {
         let before = former.record;
         let (was, fence) = (before.right.fence, record.right.fence);
         if fence < was {
-            self.breaks(I37, effect, format_args!("goes from fence {was} back to {fence}"));
+            self.breaks(OneExecutor, effect, format_args!("goes from fence {was} back to {fence}"));
         } else if record.progress != Progress::InProgress {
             let progress = record.progress;
-            self.breaks(I37, effect, format_args!("has fence {fence}, given as {progress:?}"));
+            self.breaks(
+                OneExecutor,
+                effect,
+                format_args!("has fence {fence}, given as {progress:?}"),
+            );
         } else if let Some(status) = former.replayed() {
-            let says = format_args!("is given out as fence {fence}, though {was} is {status:?}");
-            self.breaks(I39, effect, says);
+            let detail = format_args!("is given out as fence {fence}, though {was} is {status:?}");
+            self.breaks(ExactReplay, effect, detail);
         } else if self.is_held(former) {
-            let says = format_args!("is given out as fence {fence}, though {was} has it");
-            self.breaks(I37, effect, says);
+            let detail = format_args!("is given out as fence {fence}, though {was} has it");
+            self.breaks(OneExecutor, effect, detail);
         } else if !matches!(before.progress, Progress::Known(_)) && self.is_parked(before) {
             let policy = before.on_doubt;
-            let says =
+            let detail =
                 format_args!("is given out as fence {fence}, {was} is in doubt under {policy:?}");
-            self.breaks(I37, effect, says);
+            self.breaks(OneExecutor, effect, detail);
         }
     }
 
@@ -196,7 +214,11 @@ impl<'a> Judge<'_, 'a> {
             (Progress::InProgress, Progress::InProgress) => {
                 let holder = (&before.nonce, former.under, &before.under);
                 if holder != (&record.nonce, under, &record.under) {
-                    self.breaks(I37, effect, format_args!("has fence {fence} with another holder"));
+                    self.breaks(
+                        OneExecutor,
+                        effect,
+                        format_args!("has fence {fence} with another holder"),
+                    );
                 }
             }
             (Progress::InProgress, Progress::InDoubt) => self.doubts(effect, former, record),
@@ -205,7 +227,11 @@ impl<'a> Judge<'_, 'a> {
             }
             (Progress::InDoubt, Progress::InDoubt) => {}
             (Progress::InDoubt, Progress::InProgress) => {
-                self.breaks(I37, effect, format_args!("has fence {fence} again after doubt"));
+                self.breaks(
+                    OneExecutor,
+                    effect,
+                    format_args!("has fence {fence} again after doubt"),
+                );
             }
             (Progress::Known(_), Progress::Known(_))
                 if before.outcome == record.outcome && before.progress == record.progress => {}
@@ -214,11 +240,11 @@ impl<'a> Judge<'_, 'a> {
                 Progress::Known(_) | Progress::InProgress | Progress::InDoubt,
             ) => {
                 let is = record.progress;
-                let says = format_args!(
+                let detail = format_args!(
                     "was {was:?} {:?}, is {is:?} {:?}",
                     before.outcome, record.outcome
                 );
-                self.breaks(I39, effect, says);
+                self.breaks(ExactReplay, effect, detail);
             }
         }
     }
@@ -232,7 +258,9 @@ impl<'a> Judge<'_, 'a> {
         match (former.under, &former.record.under) {
             // The end of the delivery may be told later in this batch.
             (Some(entry), Some(lease)) => self.doubted.push((effect, entry, lease.attempt)),
-            (_, _) => self.breaks(I37, effect, format_args!("is in doubt, though it is held")),
+            (_, _) => {
+                self.breaks(OneExecutor, effect, format_args!("is in doubt, though it is held"))
+            }
         }
     }
 
@@ -251,13 +279,17 @@ impl<'a> Judge<'_, 'a> {
             self.finishes.contains(&(effect, right.life, fence, status, outcome))
         };
         if !is_said {
-            let says = format_args!(
+            let detail = format_args!(
                 "ends under fence {fence} as {status:?} {outcome:?}, which nobody said of it"
             );
-            self.breaks(I38, effect, says);
+            self.breaks(StaleFinishIsRejected, effect, detail);
         }
         if record.resolved && self.is_held(former) {
-            self.breaks(I37, effect, format_args!("is resolved, though fence {fence} has it"));
+            self.breaks(
+                OneExecutor,
+                effect,
+                format_args!("is resolved, though fence {fence} has it"),
+            );
         }
     }
 
@@ -270,10 +302,14 @@ impl<'a> Judge<'_, 'a> {
         }
         let (now, ttl_ms) = (self.now, record.ttl_ms);
         if !matches!(record.progress, Progress::Known(_)) {
-            self.breaks(I43, effect, format_args!("is forgotten at {until}, outcome or not"));
+            self.breaks(
+                RecordExpiry,
+                effect,
+                format_args!("is forgotten at {until}, outcome or not"),
+            );
         } else if now.saturating_add(ttl_ms) != until {
-            let says = format_args!("is kept from {now} until {until}, not for {ttl_ms} ms");
-            self.breaks(I43, effect, says);
+            let detail = format_args!("is kept from {now} until {until}, not for {ttl_ms} ms");
+            self.breaks(RecordExpiry, effect, detail);
         }
         let life = record.right.life;
         let of_life = self.holders.get(&(effect, life)).into_iter().flatten();
@@ -285,15 +321,15 @@ impl<'a> Judge<'_, 'a> {
         for (effect, entry, attempt) in std::mem::take(&mut self.doubted) {
             if self.leases.is_out(entry, attempt) {
                 let text = self.timeline.places.entry_text(entry);
-                let says = format_args!("is in doubt, though attempt {attempt} of {text} has it");
-                self.breaks(I37, effect, says);
+                let detail = format_args!("is in doubt, though attempt {attempt} of {text} has it");
+                self.breaks(OneExecutor, effect, detail);
             }
         }
         for (effect, entry) in std::mem::take(&mut self.let_go) {
             if self.leases.is_open(entry) {
                 let text = self.timeline.places.entry_text(entry);
-                let says = format_args!("is to be forgotten while {text} is open");
-                self.breaks(I43, effect, says);
+                let detail = format_args!("is to be forgotten while {text} is open");
+                self.breaks(RecordExpiry, effect, detail);
             }
         }
     }

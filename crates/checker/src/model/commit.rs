@@ -1,6 +1,6 @@
 //! Batches in their order: I8, and what a batch stores.
 
-use crate::invariant::Invariant::I8;
+use crate::invariant::Invariant::MonotonicNumbers;
 use crate::timeline::{Batch, Put};
 
 use super::state::{Message, Model, ShardState};
@@ -14,19 +14,19 @@ impl<'a> Model<'_, 'a> {
         self.served_by(shard, last.is_some_and(|last| last.epoch != epoch));
         let Some(last) = last else { return };
         if number.checked_sub(1) != Some(last.number) {
-            let says = format_args!("batch {number} of shard {shard} follows {}", last.number);
-            self.findings.add(I8, seq, says);
+            let detail = format_args!("batch {number} of shard {shard} follows {}", last.number);
+            self.findings.add(MonotonicNumbers, seq, detail);
         }
         if epoch < last.epoch {
             let was = last.epoch;
-            let says =
+            let detail =
                 format_args!("batch {number} of shard {shard} has epoch {epoch} after {was}");
-            self.findings.add(I8, seq, says);
+            self.findings.add(MonotonicNumbers, seq, detail);
         }
         if now < last.now {
             let was = last.now;
-            let says = format_args!("batch {number} of shard {shard} is of {now}, after {was}");
-            self.findings.add(I8, seq, says);
+            let detail = format_args!("batch {number} of shard {shard} is of {now}, after {was}");
+            self.findings.add(MonotonicNumbers, seq, detail);
         }
     }
 
@@ -35,8 +35,8 @@ impl<'a> Model<'_, 'a> {
         let high = self.lanes[lane].high;
         if offset != high {
             let text = self.timeline.places.position_text(put.at);
-            let says = format_args!("{text} is stored where {high} comes next");
-            self.findings.add(I8, self.seq, says);
+            let detail = format_args!("{text} is stored where {high} comes next");
+            self.findings.add(MonotonicNumbers, self.seq, detail);
         }
         let lane = &mut self.lanes[lane];
         lane.high = high.max(offset.saturating_add(1));

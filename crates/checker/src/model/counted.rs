@@ -1,7 +1,7 @@
 //! Counters against the model: I52.
 
 use crate::ids::FastMap;
-use crate::invariant::Invariant::I52;
+use crate::invariant::Invariant::Conservation;
 use crate::timeline::{Batch, Counted, Step, Timeline};
 
 use super::state::Model;
@@ -72,18 +72,18 @@ impl Model<'_, '_> {
             && self.is_blocked_by(counted.cursor, told.blocked.as_deref());
         if !is_true {
             let text = self.timeline.places.cursor_text(counted.cursor);
-            let says = format_args!(
+            let detail = format_args!(
                 "{text} has generation {}, next {}, high {high}, {} leased, {} waiting; shown is {told:?}",
                 state.generation, state.next, state.leased, state.waiting,
             );
-            self.findings.add(I52, counted.seq, says);
+            self.findings.add(Conservation, counted.seq, detail);
         }
     }
 
     fn never_committed(&mut self, counted: &Counted<'_>) {
         let text = self.timeline.places.cursor_text(counted.cursor);
         let batch = counted.batch.unwrap_or_default();
-        let says = format_args!("{text} is shown as of batch {batch}, which there never was");
-        self.findings.add(I52, counted.seq, says);
+        let detail = format_args!("{text} is shown as of batch {batch}, which there never was");
+        self.findings.add(Conservation, counted.seq, detail);
     }
 }

@@ -2,7 +2,7 @@
 //! grow, of I1 that nothing is passed by or trimmed that a group still has to read.
 
 use crate::ids::{CursorId, EntryId, LaneId, LifeId};
-use crate::invariant::Invariant::{I1, I8, I14, I25, I27};
+use crate::invariant::Invariant::{CursorMovesForward, MonotonicNumbers, NoLoss, NoSkip, OneEnd};
 
 use super::state::{Model, State, lower};
 
@@ -13,8 +13,8 @@ impl Model<'_, '_> {
         let former = self.cursors[cursor].generation;
         if generation <= former {
             let text = self.timeline.places.cursor_text(cursor);
-            let says = format_args!("{text} has generation {generation} after {former}");
-            self.findings.add(I8, self.seq, says);
+            let detail = format_args!("{text} has generation {generation} after {former}");
+            self.findings.add(MonotonicNumbers, self.seq, detail);
         }
         let state = &mut self.cursors[cursor];
         state.life = Some(life);
@@ -41,7 +41,11 @@ impl Model<'_, '_> {
         let cursor = self.timeline.places.cursor_of(entry);
         let is_current = self.cursors[cursor].life == Some(self.timeline.places.life_of(entry));
         if !is_current {
-            self.breaks(I14, entry, format_args!("is touched, and that generation is not there"));
+            self.breaks(
+                OneEnd,
+                entry,
+                format_args!("is touched, and that generation is not there"),
+            );
         }
         is_current
     }
@@ -53,14 +57,18 @@ impl Model<'_, '_> {
         let cursor = places.cursor_of(entry);
         let next = self.cursors[cursor].next;
         if offset < next {
-            self.breaks(I25, entry, format_args!("is read first where {next} comes next"));
+            self.breaks(
+                CursorMovesForward,
+                entry,
+                format_args!("is read first where {next} comes next"),
+            );
         }
         let lane = &self.lanes[places.cursors.key(cursor).1];
         // Only dead letters are trimmed or deleted before every group has read them.
         let is_purged = lane.has_dead_letters && offset <= lane.first
             || (next..offset).all(|offset| self.is_dropped(cursor, offset));
         if offset > next && !is_purged {
-            self.breaks(I27, entry, format_args!("is read first where {next} comes next"));
+            self.breaks(NoSkip, entry, format_args!("is read first where {next} comes next"));
         }
         self.cursors[cursor].next = next.max(offset.saturating_add(1));
     }
@@ -70,7 +78,7 @@ impl Model<'_, '_> {
             return;
         }
         if self.entries[entry].state != State::Fresh {
-            self.breaks(I14, entry, format_args!("is passed by, though it was read before"));
+            self.breaks(OneEnd, entry, format_args!("is passed by, though it was read before"));
             return;
         }
         self.goes_on(entry);
@@ -82,7 +90,7 @@ impl Model<'_, '_> {
             self.is_dropped(places.cursor_of(entry), places.offset_of(entry))
         };
         if for_group.is_none_or(|only| only == group) && !is_dropped {
-            self.breaks(I1, entry, format_args!("is passed by, though it is for this group"));
+            self.breaks(NoLoss, entry, format_args!("is passed by, though it is for this group"));
         }
     }
 
@@ -92,8 +100,8 @@ impl Model<'_, '_> {
         state.first = former.max(first);
         if first < former {
             let text = self.timeline.places.lane_text(lane);
-            let says = format_args!("{text} begins at {first} again, it was trimmed to {former}");
-            self.findings.add(I8, self.seq, says);
+            let detail = format_args!("{text} begins at {first} again, it was trimmed to {former}");
+            self.findings.add(MonotonicNumbers, self.seq, detail);
             return;
         }
         if state.has_dead_letters {
@@ -104,8 +112,8 @@ impl Model<'_, '_> {
             let state = &self.cursors[cursor];
             if state.life.is_some() && state.next < first {
                 let (text, next) = (places.cursor_text(cursor), state.next);
-                let says = format_args!("{text} is trimmed to {first}, {next} comes next");
-                self.findings.add(I1, self.seq, says);
+                let detail = format_args!("{text} is trimmed to {first}, {next} comes next");
+                self.findings.add(NoLoss, self.seq, detail);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! batch closes, so that their order inside it does not matter.
 
 use crate::ids::{EntryId, LabelId};
-use crate::invariant::Invariant::{I3, I20, I21};
+use crate::invariant::Invariant::{DeadLetteredOnce, NoEarlyDeadLetter, SameContent};
 
 use super::state::{Death, Message, Model, State};
 
@@ -15,7 +15,7 @@ impl<'a> Model<'_, 'a> {
         }
         let state = self.entries[entry];
         if state.died.is_some() {
-            self.breaks(I20, entry, format_args!("dies a second time"));
+            self.breaks(DeadLetteredOnce, entry, format_args!("dies a second time"));
             return;
         }
         self.entries[entry].died = Some(self.seq);
@@ -24,8 +24,8 @@ impl<'a> Model<'_, 'a> {
             self.becomes(entry, State::Dead { is_asked: false, seq: self.seq });
         } else if attempt != state.attempt {
             let last = state.attempt;
-            let says = format_args!("dies of attempt {attempt}, the last is {last}");
-            self.breaks(I20, entry, says);
+            let detail = format_args!("dies of attempt {attempt}, the last is {last}");
+            self.breaks(DeadLetteredOnce, entry, detail);
         }
         self.death_of[id] = Some(self.deaths.len());
         self.died.push(self.deaths.len());
@@ -37,7 +37,7 @@ impl<'a> Model<'_, 'a> {
     pub(super) fn close(&mut self) {
         for entry in std::mem::take(&mut self.ended_as_dead) {
             if self.entries[entry].died != Some(self.seq) {
-                self.breaks(I20, entry, format_args!("ends as dead without a reason"));
+                self.breaks(DeadLetteredOnce, entry, format_args!("ends as dead without a reason"));
             }
         }
         for death in std::mem::take(&mut self.died) {
@@ -51,8 +51,8 @@ impl<'a> Model<'_, 'a> {
                 || self.death_of[id].is_some_and(|death| self.deaths[death].seq == self.seq);
             if !is_known {
                 let name = self.timeline.places.labels.key(id);
-                let says = format_args!("{name} is a dead letter, and nothing died");
-                self.findings.add(I20, self.seq, says);
+                let detail = format_args!("{name} is a dead letter, and nothing died");
+                self.findings.add(DeadLetteredOnce, self.seq, detail);
             }
         }
     }
@@ -63,7 +63,7 @@ impl<'a> Model<'_, 'a> {
             self.entries[entry].state, State::Dead { seq, .. } if seq == self.seq
         );
         if !is_dead {
-            self.breaks(I20, entry, format_args!("dies and its lease does not end"));
+            self.breaks(DeadLetteredOnce, entry, format_args!("dies and its lease does not end"));
         }
     }
 
@@ -71,12 +71,16 @@ impl<'a> Model<'_, 'a> {
         let Death { entry, id, .. } = self.deaths[death];
         let letter = self.stored_as(id).filter(|letter| letter.seq == self.seq);
         let Some(letter) = letter.filter(|letter| letter.put.stored.dead_letter) else {
-            self.breaks(I20, entry, format_args!("dies and its dead letter is not stored"));
+            self.breaks(
+                DeadLetteredOnce,
+                entry,
+                format_args!("dies and its dead letter is not stored"),
+            );
             return;
         };
         let content = self.message_of(entry).map(|message| &message.put.stored.message);
         if content.is_some_and(|content| *content != letter.put.stored.message) {
-            self.breaks(I3, entry, format_args!("has another content as a dead letter"));
+            self.breaks(SameContent, entry, format_args!("has another content as a dead letter"));
         }
     }
 
@@ -94,8 +98,8 @@ impl<'a> Model<'_, 'a> {
             _ => false,
         };
         if !is_true {
-            let says = format_args!("dies as {reason} after {spent} attempts, which is not true");
-            self.breaks(I21, entry, says);
+            let detail = format_args!("dies as {reason} after {spent} attempts, which is not true");
+            self.breaks(NoEarlyDeadLetter, entry, detail);
         }
     }
 

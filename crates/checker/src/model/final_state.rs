@@ -1,7 +1,7 @@
 //! The end of a run: I1, I13, I51.
 
 use crate::ids::{CursorId, LifeId};
-use crate::invariant::Invariant::{I1, I13, I51};
+use crate::invariant::Invariant::{AckSettlesOne, EventualDrain, NoLoss};
 
 use super::state::{Model, State};
 
@@ -37,8 +37,8 @@ impl Model<'_, '_> {
                 State::Leased { .. } | State::Waiting { .. } => {
                     n_open += 1;
                     let group = places.names.key(group);
-                    let says = format_args!("{text} was granted in {group} and is not settled");
-                    self.findings.add(I13, ended, says);
+                    let detail = format_args!("{text} was granted in {group} and is not settled");
+                    self.findings.add(AckSettlesOne, ended, detail);
                 }
                 // Dead letters may be dropped before a group has read them.
                 State::Fresh if lane.has_dead_letters && offset < lane.first => {}
@@ -48,8 +48,8 @@ impl Model<'_, '_> {
                     let only = self.messages[*at].and_then(|message| message.put.for_group);
                     if only.is_none_or(|only| only == group) {
                         let group = places.names.key(group);
-                        let says = format_args!("{text} was never granted in {group}");
-                        self.findings.add(I1, ended, says);
+                        let detail = format_args!("{text} was never granted in {group}");
+                        self.findings.add(NoLoss, ended, detail);
                     }
                 }
                 State::Acked | State::Dead { .. } | State::Passed => {}
@@ -57,8 +57,8 @@ impl Model<'_, '_> {
         }
         if n_open + n_unread > 0 {
             let text = places.cursor_text(cursor);
-            let says = format_args!("{text} ends with {n_unread} unread and {n_open} open");
-            self.findings.add(I51, ended, says);
+            let detail = format_args!("{text} ends with {n_unread} unread and {n_open} open");
+            self.findings.add(EventualDrain, ended, detail);
         }
     }
 }

@@ -3,7 +3,10 @@
 
 use crate::history::Granted;
 use crate::ids::EntryId;
-use crate::invariant::Invariant::{I2, I9, I10, I14, I18, I19, I23, I29, I49, I50};
+use crate::invariant::Invariant::{
+    AttemptsCounted, AttemptsGrow, Deadline, InFlightLimit, MaxAttempts, NoPhantom, NotBefore,
+    OneEnd, OneLease, RedrivenOnce,
+};
 
 use super::state::{Message, Model, State};
 
@@ -13,7 +16,7 @@ impl Model<'_, '_> {
             return;
         }
         let Some(message) = self.message_of(entry) else {
-            self.breaks(I2, entry, format_args!("is granted and not stored"));
+            self.breaks(NoPhantom, entry, format_args!("is granted and not stored"));
             return;
         };
         self.not_paused(entry);
@@ -41,19 +44,27 @@ impl Model<'_, '_> {
                 self.cursors[cursor].granted.push(entry);
             }
             State::Leased { .. } => {
-                self.breaks(I10, entry, format_args!("is granted while attempt {last} is leased"));
+                self.breaks(
+                    OneLease,
+                    entry,
+                    format_args!("is granted while attempt {last} is leased"),
+                );
                 return;
             }
             State::Acked | State::Dead { .. } | State::Passed => {
-                self.breaks(I14, entry, format_args!("is granted after its end"));
+                self.breaks(OneEnd, entry, format_args!("is granted after its end"));
                 return;
             }
             State::Waiting { .. } => {}
         }
         if last > 0 && attempt <= last {
-            self.breaks(I9, entry, format_args!("is granted as {attempt} after {last}"));
+            self.breaks(AttemptsGrow, entry, format_args!("is granted as {attempt} after {last}"));
         } else if Some(attempt) != last.checked_add(1) {
-            self.breaks(I18, entry, format_args!("is granted as {attempt} after {last}"));
+            self.breaks(
+                AttemptsCounted,
+                entry,
+                format_args!("is granted as {attempt} after {last}"),
+            );
         }
     }
 
@@ -62,12 +73,12 @@ impl Model<'_, '_> {
         let now = self.now;
         match self.entries[entry].state {
             State::Waiting { due, .. } if now < due => {
-                self.breaks(I49, entry, format_args!("is granted at {now} and due at {due}"));
+                self.breaks(NotBefore, entry, format_args!("is granted at {now} and due at {due}"));
             }
             State::Fresh => {
                 if let Some(deadline) = message.put.stored.deadline.filter(|at| *at <= now) {
-                    let says = format_args!("is granted at {now}, its deadline was {deadline}");
-                    self.breaks(I50, entry, says);
+                    let detail = format_args!("is granted at {now}, its deadline was {deadline}");
+                    self.breaks(Deadline, entry, detail);
                 }
             }
             State::Waiting { .. }
@@ -82,8 +93,8 @@ impl Model<'_, '_> {
     fn limited(&mut self, entry: EntryId, spent: u32, message: &Message<'_>) {
         let expected = self.entries[entry].spent().saturating_add(1);
         if spent != expected {
-            let says = format_args!("is granted with spent {spent}, it should be {expected}");
-            self.breaks(I18, entry, says);
+            let detail = format_args!("is granted with spent {spent}, it should be {expected}");
+            self.breaks(AttemptsCounted, entry, detail);
         }
         let stored = message.put.stored;
         let state = self.entries[entry];
@@ -100,11 +111,11 @@ impl Model<'_, '_> {
             && spent > max
             && !stored.dead_letter
         {
-            self.breaks(I19, entry, format_args!("is granted {spent} times of {max}"));
+            self.breaks(MaxAttempts, entry, format_args!("is granted {spent} times of {max}"));
         }
         let group = self.timeline.places.group_of(self.timeline.places.cursor_of(entry));
         if message.put.for_group.is_some_and(|only| only != group) {
-            self.breaks(I23, entry, format_args!("is granted and is for another group"));
+            self.breaks(RedrivenOnce, entry, format_args!("is granted and is for another group"));
         }
     }
 
@@ -113,13 +124,14 @@ impl Model<'_, '_> {
         let leased = self.cursors[self.timeline.places.cursor_of(entry)].leased;
         let max = granted.max_in_flight;
         if leased > u64::from(max) {
-            self.breaks(I29, entry, format_args!("is lease {leased} of at most {max}"));
+            self.breaks(InFlightLimit, entry, format_args!("is lease {leased} of at most {max}"));
         }
         let held = self.consumers.get(&granted.consumer).copied().unwrap_or(0);
         let (consumer, credit) = (granted.consumer, granted.credit);
         if held > u64::from(credit) {
-            let says = format_args!("is lease {held} of consumer {consumer} with credit {credit}");
-            self.breaks(I29, entry, says);
+            let detail =
+                format_args!("is lease {held} of consumer {consumer} with credit {credit}");
+            self.breaks(InFlightLimit, entry, detail);
         }
     }
 }

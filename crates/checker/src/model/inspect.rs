@@ -5,7 +5,7 @@
 
 use crate::history::{Shown, ShownState, Start};
 use crate::ids::{CallId, CursorId, LabelId, LaneId, NameId, ReaderId};
-use crate::invariant::Invariant::{I20, I27, I57, I58};
+use crate::invariant::Invariant::{DeadLetteredOnce, NoSkip, RestoreFencing, TrueAnswers};
 use crate::timeline::{Ask, Batch, Outcome, Step};
 
 use super::state::{Model, State};
@@ -165,27 +165,28 @@ impl<'a> Model<'_, 'a> {
                 let lies = shown.iter().zip(was_so).filter(|(_, was_so)| !was_so);
                 for (shown, _) in lies {
                     let text = self.timeline.places.lane_text(lane);
-                    let says = format_args!("{text} is shown as {shown:?}, which it was not");
-                    self.findings.add(I58, seq, says);
+                    let detail = format_args!("{text} is shown as {shown:?}, which it was not");
+                    self.findings.add(TrueAnswers, seq, detail);
                 }
             }
             About::Settings { topic, text, was_so } => {
                 if !was_so {
                     let topic = self.timeline.places.names.key(topic);
-                    let says = format_args!("{topic} is shown with {text}, which it does not have");
-                    self.findings.add(I58, seq, says);
+                    let detail =
+                        format_args!("{topic} is shown with {text}, which it does not have");
+                    self.findings.add(TrueAnswers, seq, detail);
                 }
             }
             About::Letters { ids, unknown, dry_run, count, was_so } => {
                 let is_so = if dry_run { was_so } else { self.are_deleted(batch, &ids, count) };
                 if !is_so {
                     // An id that never was one of this storage is another letter's by now.
-                    let invariant = if unknown > 0 { I57 } else { I20 };
-                    let says = format_args!(
+                    let invariant = if unknown > 0 { RestoreFencing } else { DeadLetteredOnce };
+                    let detail = format_args!(
                         "{count} of {} dead letters are said to be deleted, which is not true",
                         ids.len()
                     );
-                    self.findings.add(invariant, seq, says);
+                    self.findings.add(invariant, seq, detail);
                 }
             }
             About::Cursors { start, before } => {
@@ -223,8 +224,8 @@ impl<'a> Model<'_, 'a> {
         let is_right = |offset| self.is_start(batch.now, cursor, start, before, offset);
         if !offsets.is_empty() && !offsets.iter().any(|offset| is_right(*offset)) {
             let text = places.cursor_text(cursor);
-            let says = format_args!("{text} is put at {offsets:?}, which is not {start:?}");
-            self.findings.add(I27, seq, says);
+            let detail = format_args!("{text} is put at {offsets:?}, which is not {start:?}");
+            self.findings.add(NoSkip, seq, detail);
         }
     }
 

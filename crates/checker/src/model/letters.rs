@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::ids::{FastSet, LabelId};
-use crate::invariant::Invariant::{I20, I22};
+use crate::invariant::Invariant::{DeadLetteredOnce, FaithfulDeadLetter};
 use crate::timeline::Letter;
 
 use super::state::{Death, Model};
@@ -14,14 +14,18 @@ impl Model<'_, '_> {
         for letter in self.timeline.dead_letters.iter().filter(|letter| !letter.has_come_back()) {
             let name = self.timeline.places.labels.key(letter.id);
             if !read.insert(letter.id) {
-                self.findings.add(I20, letter.seq, format_args!("{name} is there twice"));
+                self.findings.add(
+                    DeadLetteredOnce,
+                    letter.seq,
+                    format_args!("{name} is there twice"),
+                );
                 continue;
             }
             match self.death_of[letter.id] {
                 Some(death) => self.faithful(letter, death),
                 None => {
-                    let says = format_args!("{name} is there and nothing died");
-                    self.findings.add(I20, letter.seq, says);
+                    let detail = format_args!("{name} is there and nothing died");
+                    self.findings.add(DeadLetteredOnce, letter.seq, detail);
                 }
             }
         }
@@ -31,8 +35,8 @@ impl Model<'_, '_> {
         for death in &self.deaths {
             if !read.contains(&death.id) && !self.may_be_gone(death) {
                 let text = self.timeline.places.entry_text(death.entry);
-                let says = format_args!("{text} died and there is no dead letter");
-                self.findings.add(I20, ended, says);
+                let detail = format_args!("{text} died and there is no dead letter");
+                self.findings.add(DeadLetteredOnce, ended, detail);
             }
         }
     }
@@ -82,7 +86,7 @@ impl Model<'_, '_> {
     fn differs(&mut self, told: &Letter<'_>, truth: fmt::Arguments<'_>) {
         let name = self.timeline.places.labels.key(told.id);
         let letter = told.letter;
-        let says = format_args!("{name} {truth}, and the letter says {letter:?}");
-        self.findings.add(I22, told.seq, says);
+        let detail = format_args!("{name} {truth}, and the letter says {letter:?}");
+        self.findings.add(FaithfulDeadLetter, told.seq, detail);
     }
 }

@@ -196,8 +196,8 @@ impl<'s, 'a> Model<'s, 'a> {
     }
 
     /// Puts a violation of this batch on record, said of an entry.
-    fn breaks(&mut self, invariant: Invariant, entry: EntryId, says: fmt::Arguments<'_>) {
+    fn breaks(&mut self, invariant: Invariant, entry: EntryId, detail: fmt::Arguments<'_>) {
         let text = self.timeline.places.entry_text(entry);
-        self.findings.add(invariant, self.seq, format_args!("{text} {says}"));
+        self.findings.add(invariant, self.seq, format_args!("{text} {detail}"));
     }
 }

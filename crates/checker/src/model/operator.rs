@@ -3,7 +3,7 @@
 
 use crate::history::{Retry, Settings};
 use crate::ids::{CallId, CursorId, EntryId, LabelId, LaneId, NameId, ReaderId};
-use crate::invariant::Invariant::{I1, I20, I59};
+use crate::invariant::Invariant::{DeadLetteredOnce, NoLoss, Pause};
 use crate::timeline::Ask;
 
 use super::state::{Message, Model};
@@ -95,7 +95,7 @@ impl<'a> Model<'_, 'a> {
         let places = &self.timeline.places;
         let reader = places.cursors.key(places.cursor_of(entry)).0;
         if self.paused_until(reader).is_some() {
-            self.breaks(I59, entry, format_args!("is granted while its group is paused"));
+            self.breaks(Pause, entry, format_args!("is granted while its group is paused"));
         }
     }
 
@@ -132,9 +132,9 @@ impl<'a> Model<'_, 'a> {
         let is_idle = is_idle_by(settings) || replaced.is_some_and(is_idle_by);
         if is_read || !is_idle {
             let text = places.names.key(group);
-            let says =
+            let detail =
                 format_args!("group {text} is deleted after {idle_ms} ms without a consumer");
-            self.findings.add(I1, self.seq, says);
+            self.findings.add(NoLoss, self.seq, detail);
         }
     }
 
@@ -145,8 +145,8 @@ impl<'a> Model<'_, 'a> {
         let letter = self.stored_as(id).filter(|letter| letter.put.stored.dead_letter);
         let is_again = std::mem::replace(&mut self.operator.dropped[id], true);
         let Some(letter) = letter.filter(|_| !is_again) else {
-            let says = format_args!("{name} is deleted, and is no dead letter that is kept");
-            self.findings.add(I20, self.seq, says);
+            let detail = format_args!("{name} is deleted, and is no dead letter that is kept");
+            self.findings.add(DeadLetteredOnce, self.seq, detail);
             return;
         };
         let source = letter.put.stored.topic.strip_prefix("dlq.");
@@ -155,9 +155,9 @@ impl<'a> Model<'_, 'a> {
         let kept_ms = settings.and_then(|settings| settings.dlq_retention_ms);
         let is_old = kept_ms.is_some_and(|ms| letter.at.saturating_add(ms) <= self.now);
         if !is_old && !self.operator.purge_asked[id] {
-            let says =
+            let detail =
                 format_args!("{name} is deleted, not old enough, and no client asked for it");
-            self.findings.add(I20, self.seq, says);
+            self.findings.add(DeadLetteredOnce, self.seq, detail);
         }
     }
 
@@ -173,8 +173,8 @@ impl<'a> Model<'_, 'a> {
             Some(message) => self.operator.dropped[message.put.id] = true,
             None => {
                 let text = places.lane_text(lane);
-                let says = format_args!("{text}/{offset} is given up, and nothing damaged it");
-                self.findings.add(I1, seq, says);
+                let detail = format_args!("{text}/{offset} is given up, and nothing damaged it");
+                self.findings.add(NoLoss, seq, detail);
             }
         }
     }
@@ -196,7 +196,11 @@ impl<'a> Model<'_, 'a> {
         for entry in std::mem::take(&mut self.operator.purged) {
             let places = &self.timeline.places;
             if !self.is_dropped(places.cursor_of(entry), places.offset_of(entry)) {
-                self.breaks(I20, entry, format_args!("ends as deleted, and is not deleted"));
+                self.breaks(
+                    DeadLetteredOnce,
+                    entry,
+                    format_args!("ends as deleted, and is not deleted"),
+                );
             }
         }
     }

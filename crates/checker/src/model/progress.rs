@@ -4,7 +4,7 @@
 //! Judged only where the harness says how many messages may be open.
 
 use crate::ids::{CursorId, ReaderId};
-use crate::invariant::Invariant::I51;
+use crate::invariant::Invariant::EventualDrain;
 use crate::timeline::Batch;
 
 use super::state::{Looked, Model};
@@ -93,10 +93,10 @@ impl Model<'_, '_> {
             let text = places.cursor_text(cursor);
             let state = &self.cursors[cursor];
             let (next, high) = (state.next, self.lanes[places.cursors.key(cursor).1].high);
-            let says = format_args!(
+            let detail = format_args!(
                 "{text} gives nothing for {waited} ms: {next} comes next of {high}, a consumer waits"
             );
-            self.findings.add(I51, seq, says);
+            self.findings.add(EventualDrain, seq, detail);
         }
     }
 }

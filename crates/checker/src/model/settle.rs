@@ -2,7 +2,7 @@
 
 use crate::history::How;
 use crate::ids::EntryId;
-use crate::invariant::Invariant::{I10, I13, I14, I15, I16};
+use crate::invariant::Invariant::{AckSettlesOne, Backoff, NoEarlyRedelivery, OneEnd, OneLease};
 
 use super::state::{Model, State};
 
@@ -20,8 +20,8 @@ impl Model<'_, '_> {
             | State::Acked
             | State::Dead { .. }
             | State::Passed => {
-                let says = format_args!("has attempt {attempt} renewed, which is not leased");
-                self.breaks(I10, entry, says);
+                let detail = format_args!("has attempt {attempt} renewed, which is not leased");
+                self.breaks(OneLease, entry, detail);
             }
         }
     }
@@ -73,17 +73,17 @@ impl Model<'_, '_> {
             },
             State::Fresh => false,
             State::Acked | State::Dead { .. } | State::Passed => {
-                let says = format_args!("ends attempt {attempt} as {how:?} after its end");
-                self.breaks(I14, entry, says);
+                let detail = format_args!("ends attempt {attempt} as {how:?} after its end");
+                self.breaks(OneEnd, entry, detail);
                 return false;
             }
         };
         if !is_open || attempt != last {
-            let says = format_args!(
+            let detail = format_args!(
                 "ends attempt {attempt} as {how:?}, the last is {last} and {}open",
                 if is_open { "" } else { "not " }
             );
-            self.breaks(I10, entry, says);
+            self.breaks(OneLease, entry, detail);
             return false;
         }
         true
@@ -102,21 +102,33 @@ impl Model<'_, '_> {
         };
         match how {
             How::Acked if !self.was_asked(entry, |asked| asked.ack) => {
-                self.breaks(I13, entry, format_args!("is acked, and nobody acked it"));
+                self.breaks(AckSettlesOne, entry, format_args!("is acked, and nobody acked it"));
             }
             How::Expired { .. } if is_early => {
-                self.breaks(I15, entry, format_args!("expires at {now}, before its time"));
+                self.breaks(
+                    NoEarlyRedelivery,
+                    entry,
+                    format_args!("expires at {now}, before its time"),
+                );
             }
             // There is no dead letter of a dead letter: one that failed for good is tried again.
             How::Nacked { .. }
                 if self.is_dead_letter(entry) && self.was_asked(entry, |asked| asked.last) => {}
             How::Nacked { .. } if !self.was_asked(entry, |asked| asked.nack) => {
-                self.breaks(I15, entry, format_args!("is nacked, and nobody nacked it"));
+                self.breaks(
+                    NoEarlyRedelivery,
+                    entry,
+                    format_args!("is nacked, and nobody nacked it"),
+                );
             }
             How::Dead { asked: false }
                 if is_early && !self.was_asked(entry, |asked| asked.nack) =>
             {
-                self.breaks(I15, entry, format_args!("dies at {now}, before its time"));
+                self.breaks(
+                    NoEarlyRedelivery,
+                    entry,
+                    format_args!("dies at {now}, before its time"),
+                );
             }
             How::Acked
             | How::Nacked { .. }
@@ -140,7 +152,7 @@ impl Model<'_, '_> {
         }
         let now = self.now;
         let Some(wait) = due.checked_sub(now) else {
-            self.breaks(I16, entry, format_args!("is due at {due}, and it is {now}"));
+            self.breaks(Backoff, entry, format_args!("is due at {due}, and it is {now}"));
             return;
         };
         let Some(message) = self.message_of(entry).filter(|_| !asked) else {
@@ -153,8 +165,8 @@ impl Model<'_, '_> {
         let cap = retry.backoff_ms.saturating_mul(doubled).min(longest);
         let cap_max = if stored.dead_letter { longest } else { cap };
         if wait < cap / 10 || wait > cap_max {
-            let says = format_args!("waits {wait} ms, not {} to {cap_max}", cap / 10);
-            self.breaks(I16, entry, says);
+            let detail = format_args!("waits {wait} ms, not {} to {cap_max}", cap / 10);
+            self.breaks(Backoff, entry, detail);
         }
     }
 }

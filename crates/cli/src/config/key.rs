@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use clap::Arg;
-use driftq_server::config::{Config, EngineConfig, Fault, Secret, v1_defaults};
+use driftq_server::config::{Config, EngineConfig, Fault, Secret, Settings, v1_defaults};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,17 +16,17 @@ pub(crate) struct Key {
     /// What a value looks like.
     pub(crate) form: &'static str,
     /// What it is for.
-    pub(crate) says: &'static str,
+    pub(crate) help: &'static str,
     slot: fn(&mut RawConfig) -> &mut dyn Slot,
 }
 
 const fn key(
     name: &'static str,
     form: &'static str,
-    says: &'static str,
+    help: &'static str,
     slot: fn(&mut RawConfig) -> &mut dyn Slot,
 ) -> Key {
-    Key { name, form, says, slot }
+    Key { name, form, help, slot }
 }
 
 const YES_OR_NO: &str = "true|false";
@@ -68,9 +68,9 @@ pub(crate) const KEYS: &[Key] = &[
     key("defaults.dedupe_ttl_ms", "MS", "How long an idempotency key is taken", |t| &mut t.defaults.settings.dedupe_ttl_ms),
     key("defaults.effect_ttl_ms", "MS", "How long the outcome of an effect is kept", |t| &mut t.defaults.settings.effect_ttl_ms),
     key("defaults.on_doubt", "retry|probe|park|none", "What becomes of effects whose outcome nobody knows", |t| &mut t.defaults.settings.on_doubt),
-    key("defaults.keyless", "partition_0|round_robin", "Where messages without a key go", |t| &mut t.defaults.settings.keyless),
+    key("defaults.unkeyed", "first|spread", "Partition of messages without a key: the first one, or each in turn", |t| &mut t.defaults.unkeyed),
     key("defaults.require_token", YES_OR_NO, "Refuse settling by owner alone", |t| &mut t.defaults.settings.require_token),
-    key("defaults.groups", "open|declared", "Whether consuming makes a group that is not there", |t| &mut t.defaults.settings.groups),
+    key("defaults.auto_create_groups", YES_OR_NO, "Create a missing group when a consumer names it", |t| &mut t.defaults.settings.auto_create_groups.0),
     key("defaults.group_idle_ms", "MS|none", "Delete groups without consumers for so long", |t| &mut t.defaults.settings.group_idle_ms),
 ];
 
@@ -98,7 +98,7 @@ impl Key {
             .env(&*self.variable().leak())
             .hide_env(true)
             .value_name(self.form)
-            .help(format!("{} [default: {}, env: {}]", self.says, text(&default), self.variable()))
+            .help(format!("{} [default: {}, env: {}]", self.help, text(&default), self.variable()))
             .help_heading("Configuration")
             .allow_negative_numbers(true)
             .hide_short_help(self.flag().contains('-'));
@@ -172,7 +172,16 @@ pub(crate) enum LogFormat {
 /// Settings of topics, and the profile that they began with.
 struct Defaults {
     profile: Option<Profile>,
-    settings: driftq_server::config::Settings,
+    settings: Settings,
+    unkeyed: Unkeyed,
+}
+
+/// The setting `unkeyed`, which is stored under other words.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Unkeyed {
+    First,
+    Spread,
 }
 
 #[derive(Clone, Copy, Serialize, Deserialize)]
@@ -191,7 +200,11 @@ impl Default for RawConfig {
             api_key_file: None,
             log: Level::Info,
             log_format: LogFormat::Text,
-            defaults: Defaults { profile: None, settings: server.defaults.clone() },
+            defaults: Defaults {
+                profile: None,
+                settings: server.defaults.clone(),
+                unkeyed: Unkeyed::First,
+            },
             server,
         }
     }
@@ -215,10 +228,14 @@ impl RawConfig {
         };
         let no_key = |why| vec![Fault { key: "api_key_file".to_owned(), why }];
         let key = self.api_key_file.as_deref().map(crate::client::first_line).transpose();
+        let unkeyed = match self.defaults.unkeyed {
+            Unkeyed::First => driftq_server::config::Unkeyed::First,
+            Unkeyed::Spread => driftq_server::config::Unkeyed::Spread,
+        };
         let config = Config {
             engine,
             api_key: key.map_err(no_key)?.map(Into::into),
-            defaults: self.defaults.settings,
+            defaults: Settings { unkeyed, ..self.defaults.settings },
             commit: crate::version::COMMIT,
             ..self.server
         };
@@ -292,6 +309,11 @@ mod tests {
     fn every_setting_of_a_topic_has_a_default_that_can_be_set() {
         let settings = serde_json::to_value(&RawConfig::default().defaults.settings).unwrap();
         for (name, value) in settings.as_object().unwrap() {
+            let name = match &**name {
+                "keyless" => "unkeyed",
+                "groups" => "auto_create_groups",
+                name => name,
+            };
             let has = |name: &str| KEYS.iter().any(|key| key.name == name);
             match value.as_object() {
                 // It cannot be set on a topic either.

@@ -88,9 +88,9 @@ fn unasked((given, mut faults): (Vec<Given>, Vec<String>)) -> (Vec<Given>, Vec<S
     let (opening, given): (Vec<_>, Vec<_>) =
         given.into_iter().partition(|given| given.key.name == "insecure" && given.text != "false");
     faults.extend(opening.into_iter().map(|given| {
-        let says = "cannot be set in a file that was only found in the working directory";
+        let message = "cannot be set in a file that was only found in the working directory";
         let next = "name the file with --config, or use --insecure";
-        format!("{}: `insecure`: {says}: {next}", given.place)
+        format!("{}: `insecure`: {message}: {next}", given.place)
     }));
     (given, faults)
 }

@@ -37,7 +37,7 @@ fn each_value_says_where_it_comes_from_and_the_later_wins() {
         $ cd found && sed -i s/true/false/ driftq.toml && driftq config --insecure | grep ^insecure
         insecure  true  --insecure
         $ driftq config -o ndjson | grep body_bytes
-        {"flag":"--limits-body-bytes","form":"BYTES","from":"driftq.toml:4","key":"limits.body_bytes","says":"The largest request, at least two values, up to 64 MiB","value":4194304,"variable":"DRIFTQ_LIMITS_BODY_BYTES"}
+        {"flag":"--limits-body-bytes","form":"BYTES","from":"driftq.toml:4","help":"The largest request, at least two values, up to 64 MiB","key":"limits.body_bytes","value":4194304,"variable":"DRIFTQ_LIMITS_BODY_BYTES"}
     "#]]);
 }
 
@@ -157,7 +157,7 @@ fn the_key_itself_is_never_shown() {
         key  value  from
         listen  0.0.0.0:80  --listen
         api_key_file  key.txt  --api-key-file
-        defaults.keyless  partition_0  default
+        defaults.unkeyed  first  default
         $ driftq config --api-key-file key.txt -o json | grep -c secret
         0
         [1]

@@ -109,7 +109,7 @@ variable is no value. A `driftq.toml` that is found and not named cannot set `in
             "| `{}` | `{}` | `{default}` | {} |\n",
             field("key"),
             field("form"),
-            field("says")
+            field("help")
         ));
     }
     text.push_str(
@@ -134,5 +134,5 @@ fn the_manual_has_examples_and_exit_codes() {
     driftq(&["man", directory.path().to_str().expect("a plain path")]);
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).expect("a page");
     assert!(read("driftq.1").contains("Exit codes:"), "{}", read("driftq.1"));
-    assert!(read("driftq-topic-create.1").contains("keyless=round_robin"));
+    assert!(read("driftq-topic-create.1").contains("unkeyed=spread"));
 }

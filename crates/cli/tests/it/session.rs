@@ -26,7 +26,7 @@ fn topics_are_made_shown_changed_and_deleted() {
         ! error: `lease_ms`: write it as NAME=VALUE
         [2]
         $ driftq topic create x --set lease_m=5
-        ! error: settings.lease_m: unknown field; known: lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms, retention_bytes, dlq_retention_ms, dedupe_ttl_ms, effect_ttl_ms, on_doubt, keyless, require_token, groups, group_idle_ms, history (INVALID_ARGUMENT, 400)
+        ! error: settings.lease_m: unknown field; known: lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms, retention_bytes, dlq_retention_ms, dedupe_ttl_ms, effect_ttl_ms, on_doubt, unkeyed, require_token, auto_create_groups, group_idle_ms, history (INVALID_ARGUMENT, 400)
         [2]
         $ driftq topic create x --partitions 0
         ! error: invalid value '0' for '--partitions <PARTITIONS>': 0 is not in 1..=1024
@@ -212,8 +212,8 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         count  error
         1  card_declined
         dead letters: 1
-        $ driftq dlq list orders --why tired
-        ! error: invalid value 'tired' for '--why <WHY>'
+        $ driftq dlq list orders --reason tired
+        ! error: invalid value 'tired' for '--reason <REASON>'
         !   [possible values: exhausted, rejected, deadline, undeliverable]
         !
         ! For more information, try '--help'.
@@ -240,7 +240,7 @@ fn deliveries_are_settled_and_dead_letters_redriven() {
         $ driftq dlq purge orders --until 2999-01-01T00:00:00Z --by ops
         ! error: 1 would be gone for good; repeat with --yes
         [2]
-        $ driftq dlq redrive orders --error card --by ops --reason fixed
+        $ driftq dlq redrive orders --error card --by ops --comment fixed
         redriven: 1
         $ driftq dlq list orders --state redriven -o ndjson | grep -o '"state":"[^"]*"'
         "state":"redriven"

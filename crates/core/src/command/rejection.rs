@@ -39,7 +39,7 @@ impl Stale {
         }
     }
 
-    fn says(self) -> &'static str {
+    fn message(self) -> &'static str {
         match self {
             Stale::Leased => "a later attempt has the message",
             Stale::Waiting => "the message waits for a retry",
@@ -115,7 +115,7 @@ pub enum Rejection {
     NotDelivered,
     #[error("this topic settles by token only")]
     TokenRequired,
-    #[error("attempt {attempt} is over: {}", .state.says())]
+    #[error("attempt {attempt} is over: {}", .state.message())]
     StaleLease { state: Stale, attempt: u32, current: Option<u32> },
     #[error("fence {fence} is not current: the effect is {} at fence {current}", .state.as_str())]
     StaleFence { state: EffectState, fence: u64, current: u64 },

@@ -20,7 +20,7 @@ use crate::shard::{CommitRecord, DedupeRecord, Open, OpenEntries, RoutePin, Tomb
 #[derive(Debug)]
 pub struct Reread {
     /// Every field of what was read.
-    pub says: String,
+    pub message: String,
     /// Packed anew.
     pub again: Vec<Row>,
 }
@@ -72,7 +72,7 @@ fn audit(row: &Row) -> Result<Reread, Damaged> {
 }
 
 fn reread_as<T: std::fmt::Debug>(value: &T, again: Vec<Row>) -> Reread {
-    Reread { says: format!("{value:?}"), again }
+    Reread { message: format!("{value:?}"), again }
 }
 
 fn packed<T>(row: &Row) -> Result<Reread, Damaged>

@@ -294,9 +294,9 @@ fn a_consumer_that_leaves_may_still_settle_and_the_rest_goes_to_others() {
 }
 
 #[test]
-fn an_unknown_topic_is_refused_and_an_unknown_group_where_groups_are_declared() {
+fn an_unknown_topic_is_refused_and_an_unknown_group_without_auto_create() {
     check(expect![[r#"
-        1s topic orders 1 declared
+        1s topic orders 1 no_auto_create
             created
         1s produce nowhere hello
             refused: no such topic

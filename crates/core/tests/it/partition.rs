@@ -70,7 +70,7 @@ fn messages_without_a_key_go_to_partition_0() {
 #[test]
 fn messages_without_a_key_go_around_where_the_topic_says_so() {
     check(expect![[r#"
-        1s topic orders 3 round_robin
+        1s topic orders 3 spread
             created
         1s produce orders a + produce orders b + produce orders c + produce orders d
             stored 0:0
@@ -89,7 +89,7 @@ fn messages_without_a_key_go_around_where_the_topic_says_so() {
 #[test]
 fn a_refused_message_does_not_use_up_a_turn() {
     check(expect![[r#"
-        1s topic orders 3 round_robin max_bytes=5
+        1s topic orders 3 spread max_bytes=5
             created
         1s produce orders a
             stored 0:0

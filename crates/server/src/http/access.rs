@@ -47,7 +47,7 @@ impl AccessRules {
         let given = given.and_then(|value| value.split_once(' '));
         // The name of the scheme is the same in any case.
         let given = given.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-        let says = match given {
+        let message = match given {
             Some((_, given))
                 if is_same_secret(given.trim().as_bytes(), key.reveal().as_bytes()) =>
             {
@@ -56,27 +56,27 @@ impl AccessRules {
             Some(_) => "this is not the server's key",
             None => "send the server's key: Authorization: Bearer <key>",
         };
-        Some(ApiError::new(Unauthenticated {}, says).into_response())
+        Some(ApiError::new(Unauthenticated {}, message).into_response())
     }
 
     /// Why the request is rejected, whatever its key.
     fn refusal(&self, request: &Request) -> Option<ApiError> {
         let (headers, uri) = (request.headers(), request.uri());
         if has_other_coding(headers) {
-            let says = "Transfer-Encoding must be chunked, alone";
-            return Some(ApiError::invalid("", says));
+            let message = "Transfer-Encoding must be chunked, alone";
+            return Some(ApiError::invalid("", message));
         }
         if host::is_missing(request.version(), headers, uri) {
             return Some(ApiError::invalid("", "the request has no Host"));
         }
         if self.origins.rejects(headers) {
-            let says =
+            let message =
                 "requests of web pages are refused: allow the origin in http.allowed_origins";
-            return Some(ApiError::new(PermissionDenied {}, says));
+            return Some(ApiError::new(PermissionDenied {}, message));
         }
         if !self.hosts.knows(headers, uri) {
-            let says = "this Host is not this machine: allow it in http.allowed_hosts";
-            return Some(ApiError::new(PermissionDenied {}, says));
+            let message = "this Host is not this machine: allow it in http.allowed_hosts";
+            return Some(ApiError::new(PermissionDenied {}, message));
         }
         None
     }

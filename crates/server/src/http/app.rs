@@ -123,8 +123,8 @@ impl App {
 
     /// What a consumer that joins may hold.
     pub(super) fn consumer_share(&self) -> Result<Arc<ConsumerShare>, ApiError> {
-        let says = "too many streams and polls for the memory of the server: try again later";
-        self.budget.consumer().ok_or_else(|| memory_short(says))
+        let message = "too many streams and polls for the memory of the server: try again later";
+        self.budget.consumer().ok_or_else(|| memory_short(message))
     }
 
     /// Counts a refusal, of a whole request or of one item among others.

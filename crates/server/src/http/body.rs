@@ -110,8 +110,8 @@ impl Reading<'_> {
             let measured = began.elapsed().saturating_sub(GRACE).as_secs_f64();
             let is_slow = (bytes.len() as f64) < measured * BYTES_PER_SECOND;
             if is_slow && self.purpose.pool(self.budget, room).is_wanted() {
-                let says = "memory is short and the body came too slowly: send it again later";
-                return Err(memory_short(says));
+                let message = "memory is short and the body came too slowly: send it again later";
+                return Err(memory_short(message));
             }
         }
     }

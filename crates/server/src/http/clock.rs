@@ -48,8 +48,8 @@ pub(crate) async fn confirm(
         ApiError::new(details, format!("the confirmation was not stored: {error}"))
     })?;
     let held = confirmed.ok_or_else(|| {
-        let says = "nothing to confirm: no forward jump of the clock is held back";
-        ApiError::new(FailedPrecondition::default(), says)
+        let message = "nothing to confirm: no forward jump of the clock is held back";
+        ApiError::new(FailedPrecondition::default(), message)
     })?;
     tracing::warn!(ahead_s = held.ahead_ms / 1_000, "the jump of the clock was confirmed");
     Ok(Json(ConfirmedClock { ahead_ms: held.ahead_ms, now: convert::time(app.clock.now()) }))

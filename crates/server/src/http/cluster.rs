@@ -32,8 +32,8 @@ struct Census {
 }
 
 fn membership(app: &App) -> Result<&MembershipHandle, ApiError> {
-    let says = "there is only this node: several share a database with --engine postgres";
-    app.membership.as_ref().ok_or_else(|| ApiError::new(FailedPrecondition::default(), says))
+    let message = "there is only this node: several share a database with --engine postgres";
+    app.membership.as_ref().ok_or_else(|| ApiError::new(FailedPrecondition::default(), message))
 }
 
 async fn census(app: &App) -> Result<Census, ApiError> {

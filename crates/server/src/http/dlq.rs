@@ -336,8 +336,8 @@ pub(crate) async fn purge(
         (Some(given), None) => ids(&given).into_iter().collect::<Result<_, _>>()?,
         (None, Some(by_filter)) => {
             if by_filter.until.is_none() {
-                let says = "a filter needs until, so that the number stands still";
-                return Err(ApiError::invalid("until", says));
+                let message = "a filter needs until, so that the number stands still";
+                return Err(ApiError::invalid("until", message));
             }
             let filter = filter(by_filter, DeadState::Dead);
             let mut walk = Walk::new(&app, &topic, filter);
@@ -362,10 +362,10 @@ pub(crate) async fn purge(
         matched += app.call(WouldPurge(purge(chunk))).await?;
     }
     if confirm.map(Integer::get) != Some(matched) {
-        let says = format!("{matched} would be gone for good: repeat with that as confirm");
+        let message = format!("{matched} would be gone for good: repeat with that as confirm");
         let matched = Some(matched);
         let details = FailedPrecondition { matched, ..FailedPrecondition::default() };
-        return Err(ApiError::new(details, says));
+        return Err(ApiError::new(details, message));
     }
     let mut purged = 0;
     for chunk in meant.chunks(PURGE_MAX) {

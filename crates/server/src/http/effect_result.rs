@@ -26,8 +26,8 @@ pub(super) fn outcome(
             Some(EffectResult::Json(json.get().into()))
         }
         (None, Some(digits)) if from_base64(&digits).is_none() => {
-            let says = "must be base64 (standard alphabet, padded)";
-            return Err(Invalid::new("result_base64", says));
+            let message = "must be base64 (standard alphabet, padded)";
+            return Err(Invalid::new("result_base64", message));
         }
         (None, Some(digits)) => Some(EffectResult::Base64(digits.into())),
         (None, None) => None,

@@ -375,8 +375,8 @@ struct Listed {
 impl Listed {
     async fn effects(self, app: &App) -> Result<WireEffects, ApiError> {
         let state = self.state.map(ToCore::core).filter(|state| !state.is_known());
-        let says = "is IN_PROGRESS, IN_DOUBT or PARKED; or send scope and key";
-        let state = state.ok_or_else(|| ApiError::invalid("state", says))?;
+        let message = "is IN_PROGRESS, IN_DOUBT or PARKED; or send scope and key";
+        let state = state.ok_or_else(|| ApiError::invalid("state", message))?;
         let scope = self.scope.as_deref().map(scope).transpose()?;
         let mut next = Some(match &self.cursor {
             Some(cursor) => place(cursor)?,

@@ -126,8 +126,8 @@ fn meant(app: &App, asked: ListQuery) -> Result<Explain, ApiError> {
 }
 
 fn one_of_them() -> ApiError {
-    let says = "send id; or token; or topic, partition, offset; or topic, group; or scope, key[, tenant_id]";
-    ApiError::invalid("", says)
+    let message = "send id; or token; or topic, partition, offset; or topic, group; or scope, key[, tenant_id]";
+    ApiError::invalid("", message)
 }
 
 fn shown(explained: &ExplainedMessage, clock: Option<HeldClock>) -> WireMessage {

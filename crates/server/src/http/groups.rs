@@ -116,11 +116,11 @@ pub(crate) async fn delete(
     let name = group_name(&topic, &group);
     if input.body.confirm.as_deref() != Some(&group) {
         let GroupContents { backlog, open } = app.call(WouldDeleteGroup(name)).await?;
-        let says = format!(
+        let message = format!(
             "deleting \"{group}\" would drop its place in {backlog} messages ({open} open); \
              repeat with ?confirm={group}"
         );
-        return Err(ApiError::invalid("confirm", says));
+        return Err(ApiError::invalid("confirm", message));
     }
     let GroupContents { backlog, open } = app.call(DeleteGroup(name)).await?;
     Ok(Json(DeletedGroup { status: DeletedStatus::Deleted, backlog, open }))

@@ -15,54 +15,54 @@ fn json_error(error: &serde_path_to_error::Error<serde_json::Error>) -> Invalid 
     if error.classify() != Category::Data {
         return Invalid::new(field, not_json(field, error));
     }
-    let says = error.to_string();
+    let message = error.to_string();
     // The field has a name, and a query has no lines.
     let place = format!(" at line {} column {}", error.line(), error.column());
-    let says = says.strip_suffix(&*place).unwrap_or(&says);
-    let missing = says.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    let message = message.strip_suffix(&*place).unwrap_or(&message);
+    let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
     match (missing, field) {
         (Some(name), "") => Invalid::new(name, "is missing"),
         (Some(name), above) => Invalid::new(&format!("{above}.{name}"), "is missing"),
-        (None, _) => Invalid::new(field, in_words(says)),
+        (None, _) => Invalid::new(field, in_words(message)),
     }
 }
 
 /// Says where a text stops being JSON.
 fn not_json(field: &str, error: &serde_json::Error) -> String {
-    let says = error.to_string();
+    let message = error.to_string();
     match field {
-        _ if says.starts_with("recursion limit") => "is nested too deep".to_owned(),
-        "" => format!("not JSON: {says}"),
+        _ if message.starts_with("recursion limit") => "is nested too deep".to_owned(),
+        "" => format!("not JSON: {message}"),
         // So it is called too where there is a value, and one of a few words was wanted.
-        _ => match says.strip_prefix("expected value") {
+        _ => match message.strip_prefix("expected value") {
             Some(place) => format!("not a value that it can have,{place}"),
-            None => says,
+            None => message,
         },
     }
 }
 
 /// What a derived reader says, in other words. What our own say is for people already.
-fn in_words(says: &str) -> String {
-    let after = |kinds: [&str; 2]| kinds.into_iter().find_map(|kind| says.strip_prefix(kind));
+fn in_words(message: &str) -> String {
+    let after = |kinds: [&str; 2]| kinds.into_iter().find_map(|kind| message.strip_prefix(kind));
     if let Some(rest) = after(["invalid type: ", "invalid value: "])
         && let Some((given, wanted)) = rest.rsplit_once(", expected ")
     {
         return format!("must be {}, not {}", wanted_in_words(wanted), given_in_words(given));
     }
-    if let Some(rest) = says.strip_prefix("unknown variant `")
+    if let Some(rest) = message.strip_prefix("unknown variant `")
         && let Some((given, wanted)) = rest.rsplit_once("`, expected ")
     {
         return format!("must be {}, not {given}", wanted.replace('`', ""));
     }
-    if let Some(rest) = says.strip_prefix("unknown field `") {
+    if let Some(rest) = message.strip_prefix("unknown field `") {
         let known = rest.rsplit_once("`, expected ").map_or("none", |(_, known)| known);
         let known = known.strip_prefix("one of ").unwrap_or(known);
         return format!("unknown field; known: {}", known.replace('`', ""));
     }
-    if let Some(name) = says.strip_prefix("duplicate field ") {
+    if let Some(name) = message.strip_prefix("duplicate field ") {
         return format!("{name} is there twice");
     }
-    says.to_owned()
+    message.to_owned()
 }
 
 fn wanted_in_words(wanted: &str) -> &str {
@@ -109,10 +109,14 @@ mod tests {
     use super::from_json;
 
     #[track_caller]
-    fn check<T: DeserializeOwned + std::fmt::Debug>(body: &str, field: &str, says: &str) -> Value {
+    fn check<T: DeserializeOwned + std::fmt::Debug>(
+        body: &str,
+        field: &str,
+        message: &str,
+    ) -> Value {
         let refused = from_json::<T>(body.as_bytes()).expect_err("it cannot be read");
         let refused = serde_json::to_value(&ApiError::from(refused).0).unwrap();
-        assert_eq!(refused["message"], says, "{body}");
+        assert_eq!(refused["message"], message, "{body}");
         assert_eq!(refused["field"].as_str().unwrap_or_default(), field, "{body}");
         refused
     }

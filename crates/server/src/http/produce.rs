@@ -68,8 +68,8 @@ pub(crate) async fn one(
         let named = envelope.idempotency_key.take().filter(|named| !named.is_empty());
         let named = envelope.idempotency_key.insert(named.unwrap_or_else(|| key.clone()));
         if *named != key {
-            let says = "the Idempotency-Key header and envelope.idempotency_key differ";
-            return Err(ApiError::invalid("envelope.idempotency_key", says));
+            let message = "the Idempotency-Key header and envelope.idempotency_key differ";
+            return Err(ApiError::invalid("envelope.idempotency_key", message));
         }
     }
     let produce = message(request, trace(&input.headers))?;
@@ -173,8 +173,8 @@ pub(crate) async fn batch(
     input: Input<ProduceBatch>,
 ) -> Result<Json<ProducedBatch>, ApiError> {
     if input.headers.contains_key("idempotency-key") {
-        let says = "keys belong to messages: use envelope.idempotency_key";
-        return Err(ApiError::invalid("Idempotency-Key", says));
+        let message = "keys belong to messages: use envelope.idempotency_key";
+        return Err(ApiError::invalid("Idempotency-Key", message));
     }
     let messages = input.body.messages;
     let trace = trace(&input.headers);

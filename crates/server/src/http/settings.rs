@@ -6,7 +6,7 @@ use driftq_api::number::{
 };
 use driftq_api::settings::{self as wire, Patch, TopicRetryPolicy};
 use driftq_api::words;
-use driftq_core::{RetryPolicy, SettingName, Settings, SettingsChange};
+use driftq_core::{AutoCreateGroups, RetryPolicy, SettingName, Settings, SettingsChange};
 
 use super::words::{ToCore, ToWire};
 
@@ -49,7 +49,7 @@ macro_rules! words {
     )*};
 }
 
-words! { GroupsWord: Groups, Keyless: Keyless, OnDoubt: OnDoubt }
+words! { OnDoubt: OnDoubt, Unkeyed: Unkeyed }
 
 impl Setting<bool> for bool {
     fn to_core(self) -> bool {
@@ -58,6 +58,16 @@ impl Setting<bool> for bool {
 
     fn of_core(core: &bool) -> bool {
         *core
+    }
+}
+
+impl Setting<AutoCreateGroups> for bool {
+    fn to_core(self) -> AutoCreateGroups {
+        AutoCreateGroups(self)
+    }
+
+    fn of_core(core: &AutoCreateGroups) -> bool {
+        core.0
     }
 }
 
@@ -120,7 +130,7 @@ macro_rules! settings {
 settings! {
     values {
         lease_ms, max_in_flight, max_open, retry_policy, max_backlog_messages, max_backlog_bytes, retention_ms,
-        retention_bytes, dedupe_ttl_ms, effect_ttl_ms, keyless, require_token, groups, history
+        retention_bytes, dedupe_ttl_ms, effect_ttl_ms, unkeyed, require_token, auto_create_groups, history
     }
     nullable { dlq_retention_ms, on_doubt, group_idle_ms }
 }

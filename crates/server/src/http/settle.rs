@@ -205,8 +205,8 @@ fn claim(app: &App, asked: &Settle) -> Result<Claim, ApiError> {
     let (Some(topic), Some(group), Some(partition), Some(offset), Some(owner)) =
         (topic, group, partition, offset, owner)
     else {
-        let says = "send token, or all of topic, group, partition, offset, owner";
-        return Err(ApiError::invalid("token", says));
+        let message = "send token, or all of topic, group, partition, offset, owner";
+        return Err(ApiError::invalid("token", message));
     };
     app.metrics.settled_by_owner();
     Ok(Claim::Owner {

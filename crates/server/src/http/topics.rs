@@ -150,11 +150,11 @@ pub(crate) async fn delete(
     if input.body.confirm.as_deref() != Some(&topic) {
         let TopicContents { messages, open, groups, dead_letters } =
             app.call(WouldDeleteTopic(name)).await?;
-        let says = format!(
+        let message = format!(
             "deleting \"{topic}\" would drop {messages} messages ({open} open), {groups} groups, \
              {dead_letters} dead letters; repeat with ?confirm={topic}"
         );
-        return Err(ApiError::invalid("confirm", says));
+        return Err(ApiError::invalid("confirm", message));
     }
     let command::DeletedTopic { messages, dead_letters } = app.call(DeleteTopic(name)).await?;
     Ok(Json(DeletedTopic { status: DeletedStatus::Deleted, messages, dead_letters }))

@@ -4,7 +4,7 @@ use driftq_api::words;
 use driftq_core::command::{DeadState, EventKind, ExplainState, Missing, Part, PeekState, Stale};
 use driftq_core::effect::{DoubtCause, EffectState, ResolvedAs};
 use driftq_core::view::Blocked;
-use driftq_core::{DeathReason, Groups, Keyless, OnDoubt};
+use driftq_core::{DeathReason, OnDoubt, Unkeyed};
 
 /// A value that has a word on the wire.
 pub(crate) trait ToWire {
@@ -50,13 +50,12 @@ words! {
     EffectState = EffectState { InProgress, InDoubt, Parked, Succeeded, FailedFinal, FailedRetryable }
     EventKind = EventKind { Delivered, Extended, Expired, Nacked, Returned, Acked, Dead, Purged }
     ExplainState = ExplainState { Ready, Leased, Waiting, Settled, Dead, Trimmed }
-    Groups = GroupsWord { Open, Declared }
-    Keyless = Keyless { Partition0, RoundRobin }
     OnDoubt = OnDoubt { Retry, Probe, Park }
     Part = CommitPart { Effects, Produce, Pointers }
     PeekState = PeekState { Ready, Leased, Waiting, Settled }
     ResolvedAs = ResolvedAs { Succeeded, Failed, Retry }
     Stale = StaleLeaseState { Leased, Waiting, Settled, Dead, Generation, Gone }
+    Unkeyed = Unkeyed { First, Spread }
 }
 
 impl ToWire for Missing {

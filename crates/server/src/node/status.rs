@@ -32,9 +32,9 @@ impl Status {
     pub fn reason(&self) -> Option<String> {
         match self {
             Status::Starting => {
-                let says = "starting: shards are being recovered, or the database is not reached or \
+                let message = "starting: shards are being recovered, or the database is not reached or \
                             another by now; the log says which";
-                Some(says.to_owned())
+                Some(message.to_owned())
             }
             Status::Serving | Status::Elsewhere => None,
             Status::DuplicateAddress => {

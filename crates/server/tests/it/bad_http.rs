@@ -378,12 +378,12 @@ async fn a_list_with_too_many_items_is_refused_by_its_field() {
             "must have at most 100 items",
         ),
     ];
-    for (path, field, item, says) in rows {
+    for (path, field, item, message) in rows {
         // As long as a body may be.
         let count = ((8 << 20) - 100) / (item.len() + 1);
         let body = format!(r#"{{"{field}":[{}]}}"#, vec![item; count].join(","));
         let refused = broker.ask("POST", path).body(body).send().await.invalid(field);
-        assert_eq!(refused["message"], format!("{field}: {says}"), "{path}");
+        assert_eq!(refused["message"], format!("{field}: {message}"), "{path}");
     }
     let long = format!(r#"{{"to":[{}]}}"#, vec!["0"; 4_000_000].join(","));
     broker.ask("POST", "/v1/topics/t/groups/g/seek").body(long).send().await.invalid("to");

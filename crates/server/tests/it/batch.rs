@@ -129,6 +129,6 @@ async fn one_item_that_cannot_be_read_refuses_the_request() {
     let batch =
         json!({ "messages": [{ "topic": "t", "value": "x" }, { "topic": "t", "bogus": "y" }] });
     let body = broker.post("/v1/produce/batch", batch).await.refused(400, "INVALID_ARGUMENT");
-    assert!(body["message"].as_str().is_some_and(|says| says.contains("bogus")), "{body}");
+    assert!(body["message"].as_str().is_some_and(|message| message.contains("bogus")), "{body}");
     assert_eq!(broker.show("t").await["messages"], 0);
 }

@@ -184,7 +184,7 @@ impl Answer {
     pub(crate) fn refused(&self, status: u16, error: &str) -> Value {
         let body = self.is(status);
         assert_eq!(body["error"], error, "{body}");
-        assert!(body["message"].as_str().is_some_and(|says| !says.is_empty()), "{body}");
+        assert!(body["message"].as_str().is_some_and(|message| !message.is_empty()), "{body}");
         let is_retryable =
             [408, 429, 503].contains(&status) || ["IN_PROGRESS", "IN_DOUBT"].contains(&error);
         assert_eq!(body["retryable"], is_retryable, "{body}");

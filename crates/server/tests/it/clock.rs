@@ -96,6 +96,6 @@ async fn without_a_jump_there_is_nothing_to_confirm() {
     let broker = Broker::start().await;
     let refused = broker.post("/v1/clock/confirm", json!({})).await;
     let refused = refused.refused(409, "FAILED_PRECONDITION");
-    let says = "nothing to confirm: no forward jump of the clock is held back";
-    assert_eq!(refused["message"], says);
+    let message = "nothing to confirm: no forward jump of the clock is held back";
+    assert_eq!(refused["message"], message);
 }

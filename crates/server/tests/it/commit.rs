@@ -118,8 +118,8 @@ async fn a_refusal_names_its_item_and_changes_nothing() {
         let refused = broker.post("/v1/commit", with(good.clone(), change.clone())).await;
         let refused = refused.refused(status, code);
         assert_eq!((&refused["part"], &refused["index"]), (&part, &index), "{change}");
-        let says = refused["message"].as_str().expect("text");
-        assert!(!says.contains("use commit"), "this is one: {says}");
+        let message = refused["message"].as_str().expect("text");
+        assert!(!message.contains("use commit"), "this is one: {message}");
     }
     assert_eq!(count(&broker, "next").await, 0);
     let record = broker.get("/v1/effects?scope=effect/t/g&key=k").await.is(200);

@@ -11,7 +11,7 @@ async fn explain(broker: &Client, query: &str) -> Value {
     broker.get(format!("/v1/explain?{query}")).await.is(200)
 }
 
-fn says(value: &Value) -> &str {
+fn message(value: &Value) -> &str {
     value["summary"].as_str().expect("a sentence")
 }
 
@@ -42,7 +42,7 @@ async fn a_message_is_explained_by_id_place_or_token() {
     assert_eq!(group["attempts"], 1);
     assert_eq!(group["max_attempts"], 20);
     assert_eq!(group["last_owner"], "worker-a");
-    assert!(says(group).contains("worker-a"), "{group}");
+    assert!(message(group).contains("worker-a"), "{group}");
     assert!(group["lease"].is_object(), "{group}");
 }
 
@@ -65,7 +65,7 @@ async fn every_state_has_its_word() {
         let shown = explain(&broker, &format!("topic=t&partition=0&offset={offset}")).await;
         let group = &shown["groups"][0];
         assert_eq!(group["state"], *state, "{group}");
-        assert!(!says(group).is_empty());
+        assert!(!message(group).is_empty());
         match *state {
             "waiting" => {
                 assert_eq!(group["last_error"], "timeout");
@@ -91,7 +91,7 @@ async fn a_group_that_is_given_nothing_is_told_why() {
     let shown = explain(&broker, "topic=t&group=g").await;
     assert_eq!(shown["what"], "group");
     for part in ["paused", "ops", "bad deploy 41f2"] {
-        assert!(says(&shown).contains(part), "{part:?} in {shown}");
+        assert!(message(&shown).contains(part), "{part:?} in {shown}");
     }
     assert_eq!(shown["partitions"][0]["blocked"], "paused");
     assert_eq!(shown["consumers"], json!([]));
@@ -148,7 +148,9 @@ async fn an_effect_is_explained_by_its_name_and_beside_its_message() {
         (&effect["what"], &effect["effect"]["state"]),
         (&json!("effect"), &json!("IN_PROGRESS"))
     );
-    assert!(effect["summary"].as_str().is_some_and(|says| says.contains("then it is in doubt")));
+    assert!(
+        effect["summary"].as_str().is_some_and(|message| message.contains("then it is in doubt"))
+    );
     let message = broker.get("/v1/explain?topic=t&partition=0&offset=0").await.is(200);
     let shown = json!([{ "scope": "effect/t/g", "key": "k", "state": "IN_PROGRESS", "fence": 1 }]);
     assert_eq!(message["groups"][0]["effects"], shown);

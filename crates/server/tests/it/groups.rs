@@ -279,9 +279,9 @@ async fn a_group_is_deleted_only_when_its_name_is_repeated() {
     broker.ack(token(&first)).await.is(204);
     for path in ["/v1/topics/t/groups/g", "/v1/topics/t/groups/g?confirm=t"] {
         let body = broker.delete(path).await.refused(400, "INVALID_ARGUMENT");
-        let says = body["message"].as_str().expect("a message");
+        let message = body["message"].as_str().expect("a message");
         for part in ["2 messages", "1 open", "?confirm=g"] {
-            assert!(says.contains(part), "{part:?} in {says:?}");
+            assert!(message.contains(part), "{part:?} in {message:?}");
         }
     }
     let deleted = broker.delete("/v1/topics/t/groups/g?confirm=g").await.is(200);

@@ -77,8 +77,8 @@ async fn a_node_without_its_database_is_soon_not_ready_and_ready_again_with_it()
     }
     open_database(one.url(), false).await;
     for broker in [&one, &two] {
-        let (took, says) = until_ready(broker, false).await;
-        assert!(took < Duration::from_secs(8), "{took:?}: {says}");
+        let (took, message) = until_ready(broker, false).await;
+        assert!(took < Duration::from_secs(8), "{took:?}: {message}");
     }
     open_database(one.url(), true).await;
     for broker in [&one, &two] {

@@ -11,7 +11,7 @@ use crate::verbs::{time, token};
 #[tokio::test]
 async fn topics_groups_and_settings_are_as_they_were() {
     let broker = Broker::durable().await;
-    broker.topic_with("t", 2, json!({ "lease_ms": 60_000, "keyless": "round_robin" })).await;
+    broker.topic_with("t", 2, json!({ "lease_ms": 60_000, "unkeyed": "spread" })).await;
     broker.produce("t", "a").await;
     broker.put("/v1/topics/t/groups/late", json!({ "start": "latest" })).await.is(201);
     broker.produce("t", "b").await;

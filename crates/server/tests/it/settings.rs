@@ -17,7 +17,7 @@ async fn a_topic_that_says_nothing_has_the_defaults() {
         "max_backlog_messages": 1000000, "max_backlog_bytes": 1073741824,
         "retention_ms": 3600000, "retention_bytes": 1073741824, "dlq_retention_ms": null,
         "dedupe_ttl_ms": 604800000, "effect_ttl_ms": 604800000, "on_doubt": null,
-        "keyless": "partition_0", "require_token": false, "groups": "open",
+        "unkeyed": "first", "require_token": false, "auto_create_groups": true,
         "group_idle_ms": null });
     let shown = broker.show("t").await["settings"].clone();
     for (name, value) in settings.as_object().expect("settings by name") {
@@ -61,13 +61,9 @@ fn edges() -> Vec<(&'static str, Vec<Value>, Vec<Value>)> {
             vec![json!(null), json!("retry"), json!("probe"), json!("park")],
             vec![json!("skip"), json!("")],
         ),
-        (
-            "keyless",
-            vec![json!("partition_0"), json!("round_robin")],
-            vec![json!("random"), json!(0)],
-        ),
+        ("unkeyed", vec![json!("first"), json!("spread")], vec![json!("random"), json!(0)]),
         ("require_token", vec![json!(true), json!(false)], vec![json!("true"), json!(1)]),
-        ("groups", vec![json!("open"), json!("declared")], vec![json!("closed")]),
+        ("auto_create_groups", vec![json!(true), json!(false)], vec![json!("closed")]),
         (
             "group_idle_ms",
             vec![json!(null), json!(MINUTE), json!(YEAR)],
@@ -123,15 +119,15 @@ async fn a_refused_setting_is_named() {
 #[tokio::test]
 async fn a_patch_merges_and_null_goes_back_to_the_default() {
     let broker = Broker::start().await;
-    broker.topic_with("t", 2, json!({ "lease_ms": 60000, "keyless": "round_robin" })).await;
+    broker.topic_with("t", 2, json!({ "lease_ms": 60000, "unkeyed": "spread" })).await;
     let patch = json!({ "settings": { "max_in_flight": 64, "lease_ms": null } });
     let topic = broker.patch("/v1/topics/t", patch).await.is(200);
     assert_eq!(topic["settings"]["max_in_flight"], 64);
     assert_eq!(topic["settings"]["lease_ms"], 30000);
-    assert_eq!(topic["settings"]["keyless"], "round_robin");
+    assert_eq!(topic["settings"]["unkeyed"], "spread");
     let mut changed: Vec<_> = topic["changed_settings"].as_array().expect("a list").clone();
     changed.sort_by_key(Value::to_string);
-    assert_eq!(changed, [json!("keyless"), json!("max_in_flight")]);
+    assert_eq!(changed, [json!("max_in_flight"), json!("unkeyed")]);
     assert_eq!(broker.show("t").await, topic);
     assert_eq!(broker.patch("/v1/topics/t", json!({ "settings": {} })).await.is(200), topic);
 }
@@ -183,9 +179,9 @@ async fn a_patched_lease_is_that_of_the_next_delivery_and_not_of_the_last() {
 }
 
 #[tokio::test]
-async fn declared_groups_are_not_made_by_a_typo() {
+async fn a_misspelled_group_is_not_created() {
     let broker = Broker::start().await;
-    broker.topic_with("t", 1, json!({ "groups": "declared" })).await;
+    broker.topic_with("t", 1, json!({ "auto_create_groups": false })).await;
     broker.produce("t", "x").await;
     let unknown = "/v1/consume?topic=t&group=bilelr&owner=o";
     assert_eq!(broker.get(unknown).await.refused(404, "NOT_FOUND")["kind"], "group");
@@ -199,7 +195,7 @@ async fn declared_groups_are_not_made_by_a_typo() {
 #[tokio::test]
 async fn messages_without_a_key_go_round_where_the_topic_says_so() {
     let broker = Broker::start().await;
-    broker.topic_with("t", 3, json!({ "keyless": "round_robin" })).await;
+    broker.topic_with("t", 3, json!({ "unkeyed": "spread" })).await;
     let mut partitions = Vec::new();
     for _ in 0..6 {
         partitions.push(broker.produce("t", "x").await["partition"].as_u64().expect("a number"));

@@ -110,7 +110,10 @@ async fn who_is_not_the_owner_is_told_so() {
     for op in ["ack", "nack", "extend"] {
         let answer = broker.post(format!("/v1/{op}"), place(&delivery, "thief")).await;
         let body = answer.refused(409, "FAILED_PRECONDITION");
-        assert!(body["message"].as_str().is_some_and(|says| says.contains("not owner")), "{body}");
+        assert!(
+            body["message"].as_str().is_some_and(|message| message.contains("not owner")),
+            "{body}"
+        );
     }
     broker.ack(place(&delivery, "o")).await.is(204);
 }

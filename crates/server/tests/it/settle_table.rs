@@ -11,7 +11,7 @@ const OPS: [&str; 3] = ["ack", "nack", "extend"];
 
 /// What a cell of the table says.
 #[derive(Clone, Copy)]
-enum Says {
+enum Expected {
     /// 204, or 200 for an extend.
     Done,
     /// 409 STALE_LEASE with this state.
@@ -20,11 +20,11 @@ enum Says {
     Refused(&'static str),
 }
 
-use Says::{Done, Refused, Stale};
+use Expected::{Done, Refused, Stale};
 
 #[track_caller]
-fn check(op: &str, answer: &Answer, says: Says) {
-    match says {
+fn check(op: &str, answer: &Answer, expected: Expected) {
+    match expected {
         Done => {
             let status = if op.starts_with("extend") { 200 } else { 204 };
             assert_eq!(answer.status, status, "{op}: {answer:?}");
@@ -39,7 +39,7 @@ fn check(op: &str, answer: &Answer, says: Says) {
             assert_eq!(answer.status, 409, "{op}: {answer:?}");
             let body = answer.refused(409, "FAILED_PRECONDITION");
             assert!(
-                body["message"].as_str().is_some_and(|says| says.contains(words)),
+                body["message"].as_str().is_some_and(|expected| expected.contains(words)),
                 "{op}: {body}"
             );
         }
@@ -47,12 +47,12 @@ fn check(op: &str, answer: &Answer, says: Says) {
 }
 
 /// One row of the table: `state` brings a message to it and names the delivery that is asked about.
-async fn row(name: &str, state: impl AsyncFn(&Client) -> Value, says: [Says; 3]) {
-    for (op, says) in OPS.into_iter().zip(says) {
+async fn row(name: &str, state: impl AsyncFn(&Client) -> Value, expected: [Expected; 3]) {
+    for (op, expected) in OPS.into_iter().zip(expected) {
         let broker = fresh().await;
         let named = state(&broker).await;
         let answer = broker.post(format!("/v1/{op}"), named).await;
-        check(&format!("{op} ({name})"), &answer, says);
+        check(&format!("{op} ({name})"), &answer, expected);
     }
 }
 
@@ -106,8 +106,8 @@ async fn leased_to_this_attempt() {
 
 #[tokio::test]
 async fn expired_waiting_and_not_delivered_again() {
-    let says = [Done, Done, Stale("waiting")];
-    row("token", async |broker| token(&expired(broker).await), says).await;
+    let expected = [Done, Done, Stale("waiting")];
+    row("token", async |broker| token(&expired(broker).await), expected).await;
 }
 
 #[tokio::test]
@@ -131,8 +131,8 @@ async fn a_late_nack_changes_nothing_but_the_reason() {
 
 #[tokio::test]
 async fn nacked_by_this_attempt() {
-    let says = [Stale("waiting"), Done, Stale("waiting")];
-    row("token", async |broker| token(&nacked(broker).await), says).await;
+    let expected = [Stale("waiting"), Done, Stale("waiting")];
+    row("token", async |broker| token(&nacked(broker).await), expected).await;
 }
 
 #[tokio::test]

@@ -212,9 +212,9 @@ async fn a_topic_is_deleted_only_when_its_name_is_repeated() {
         ["/v1/topics/orders", "/v1/topics/orders?confirm=order", "/v1/topics/orders?confirm="]
     {
         let body = broker.delete(path).await.refused(400, "INVALID_ARGUMENT");
-        let says = body["message"].as_str().expect("a message");
+        let message = body["message"].as_str().expect("a message");
         for part in ["3 messages", "1 open", "1 group", "1 dead letter", "?confirm=orders"] {
-            assert!(says.contains(part), "{part:?} in {says:?}");
+            assert!(message.contains(part), "{part:?} in {message:?}");
         }
     }
     let deleted = broker.delete("/v1/topics/orders?confirm=orders").await.is(200);

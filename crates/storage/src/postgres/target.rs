@@ -42,14 +42,16 @@ impl Target {
         let unreadable = |error: tokio_postgres::Error| OpenError::Url(whole(&error));
         let config: Config = url.parse().map_err(unreadable)?;
         let is_here = is_all_here(&config);
-        let says = "say sslmode=verify-full, or sslmode=disable if the network keeps others out";
+        let message = "say sslmode=verify-full, or sslmode=disable if the network keeps others out";
         let tls = match mode.as_deref() {
             Some("verify-full") => true,
             Some("disable") => false,
             None if is_here => false,
-            None => return Err(OpenError::Url(format!("the server is another machine: {says}"))),
+            None => {
+                return Err(OpenError::Url(format!("the server is another machine: {message}")));
+            }
             Some(other) => {
-                return Err(OpenError::Url(format!("sslmode={other} proves nothing: {says}")));
+                return Err(OpenError::Url(format!("sslmode={other} proves nothing: {message}")));
             }
         };
         let mut servers = each(config);
@@ -245,15 +247,15 @@ mod tests {
         ] {
             assert!(Target::read(url).expect("it is read").tls.is_none(), "{url}");
         }
-        let says = refused("postgresql://driftq@db.example/driftq");
-        assert!(says.contains("sslmode=verify-full"), "{says}");
-        let says = refused("host=localhost hostaddr=10.0.0.5 user=driftq");
-        assert!(says.contains("another machine"), "{says}");
-        let says = refused("postgresql://driftq@localhost,db.example/driftq");
-        assert!(says.contains("another machine"), "{says}");
+        let message = refused("postgresql://driftq@db.example/driftq");
+        assert!(message.contains("sslmode=verify-full"), "{message}");
+        let message = refused("host=localhost hostaddr=10.0.0.5 user=driftq");
+        assert!(message.contains("another machine"), "{message}");
+        let message = refused("postgresql://driftq@localhost,db.example/driftq");
+        assert!(message.contains("another machine"), "{message}");
         for mode in ["require", "prefer", "verify-ca"] {
-            let says = refused(&format!("postgresql://driftq@localhost/driftq?sslmode={mode}"));
-            assert!(says.contains("proves nothing"), "{says}");
+            let message = refused(&format!("postgresql://driftq@localhost/driftq?sslmode={mode}"));
+            assert!(message.contains("proves nothing"), "{message}");
         }
     }
 
@@ -279,7 +281,8 @@ mod tests {
 
     #[test]
     fn a_root_that_is_not_there_is_named() {
-        let says = refused("postgresql://db.example/driftq?sslmode=verify-full&sslrootcert=no.pem");
-        assert!(says.contains("no.pem"), "{says}");
+        let message =
+            refused("postgresql://db.example/driftq?sslmode=verify-full&sslrootcert=no.pem");
+        assert!(message.contains("no.pem"), "{message}");
     }
 }

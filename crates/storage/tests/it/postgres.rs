@@ -179,8 +179,8 @@ async fn many_nodes_make_one_storage() {
     assert_eq!(identities.len(), 1);
     assert_eq!(identities[0].shards, 64);
     let other = Postgres::open(&url, Some(8)).await.err().map(|error| error.to_string());
-    let says = "the database has 64 shards and keeps their number: leave storage.shards out";
-    assert_eq!(other.as_deref(), Some(says));
+    let message = "the database has 64 shards and keeps their number: leave storage.shards out";
+    assert_eq!(other.as_deref(), Some(message));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -355,8 +355,8 @@ fn a_storage_keeps_the_number_of_its_shards() {
     assert_eq!(number(None).expect("it opens"), 5);
     let refused = number(Some(1)).expect_err("refused").to_string();
     let path = directory.path().display();
-    let says = "has 5 shards and keeps their number: leave storage.shards out";
-    assert_eq!(refused, format!("{path} {says}"));
+    let message = "has 5 shards and keeps their number: leave storage.shards out";
+    assert_eq!(refused, format!("{path} {message}"));
 }
 
 #[test]

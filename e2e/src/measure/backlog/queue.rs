@@ -101,8 +101,8 @@ impl Queue {
             let request = self.request(number, batch);
             for _ in 0..each + u64::from(u64::from(number) < rest) {
                 let answer = wire.ask(&request).await?;
-                let says = String::from_utf8_lossy;
-                anyhow::ensure!(is_stored(&answer), "{}: {}", answer.status, says(answer.body));
+                let message = String::from_utf8_lossy;
+                anyhow::ensure!(is_stored(&answer), "{}: {}", answer.status, message(answer.body));
             }
             Ok(())
         });

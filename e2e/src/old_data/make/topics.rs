@@ -36,7 +36,7 @@ fn every_setting() -> Value {
         "max_backlog_messages": 4_321, "max_backlog_bytes": 7_654_321,
         "retention_ms": 7_200_000, "retention_bytes": 12_345_678, "dlq_retention_ms": 864_000_000,
         "dedupe_ttl_ms": 1_209_600_000, "effect_ttl_ms": 1_000_000_000, "on_doubt": "probe",
-        "keyless": "round_robin", "require_token": true, "groups": "declared",
+        "unkeyed": "spread", "require_token": true, "auto_create_groups": false,
         "group_idle_ms": 2_592_000_000_u64, "history": true,
     })
 }

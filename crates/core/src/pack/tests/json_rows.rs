@@ -12,7 +12,7 @@ use crate::message::DeathReason;
 use crate::pack::json_rows::{put_dead, put_group, put_topic};
 use crate::pack::{dead_row, group_row, plain, topic_row, verify};
 use crate::row::{Columns, Key, Row};
-use crate::settings::{Groups, Keyless, OnDoubt, RetryPolicy, SettingsPatch};
+use crate::settings::{AutoCreateGroups, OnDoubt, RetryPolicy, SettingsPatch, Unkeyed};
 use crate::time::Timestamp;
 
 fn text(row: &Row) -> String {
@@ -36,8 +36,8 @@ fn a_topic_has_this_text() {
             }),
             dlq_retention_ms: Some(Some(60_000)),
             on_doubt: Some(Some(OnDoubt::Probe)),
-            keyless: Some(Keyless::RoundRobin),
-            groups: Some(Groups::Declared),
+            unkeyed: Some(Unkeyed::Spread),
+            auto_create_groups: Some(AutoCreateGroups(false)),
             require_token: Some(true),
             ..SettingsPatch::default()
         },

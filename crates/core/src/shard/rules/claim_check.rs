@@ -26,10 +26,10 @@ impl ExpectedDelivery {
 fn same<T: PartialEq + ?Sized>(
     said: Option<&T>,
     is: &T,
-    says: &'static str,
+    message: &'static str,
 ) -> Result<(), Rejection> {
     match said {
-        Some(said) if said != is => Err(Rejection::invalid("token", says)),
+        Some(said) if said != is => Err(Rejection::invalid("token", message)),
         Some(_) | None => Ok(()),
     }
 }

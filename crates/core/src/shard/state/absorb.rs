@@ -140,7 +140,7 @@ impl Shard {
                 lanes: vec![LaneState::default(); row.partitions as usize],
                 groups: Default::default(),
                 dlq,
-                keyless_turn: 0,
+                unkeyed_turn: 0,
                 damaged: Default::default(),
             },
         );

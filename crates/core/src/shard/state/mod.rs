@@ -37,7 +37,7 @@ pub(crate) struct Topic {
     /// Derived: where its dead letters are.
     pub(crate) dlq: Option<TopicId>,
     /// Volatile: partition of the next message without a key.
-    pub(crate) keyless_turn: u32,
+    pub(crate) unkeyed_turn: u32,
     /// Volatile: lanes with a page that is damaged or missing.
     pub(crate) damaged: BTreeMap<Lane, Damaged>,
 }

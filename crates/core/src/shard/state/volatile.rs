@@ -93,9 +93,9 @@ impl Shard {
             VolatileChange::GroupFull { group, lane } => {
                 self.volatile.full.entry(*group).or_default().insert(*lane);
             }
-            VolatileChange::KeylessTurn { topic, turn } => {
+            VolatileChange::UnkeyedTurn { topic, turn } => {
                 if let Some(topic) = self.topics.get_mut(topic) {
-                    topic.keyless_turn = *turn;
+                    topic.unkeyed_turn = *turn;
                 }
             }
             VolatileChange::StorageLow(is_low) => self.volatile.storage_low = *is_low,

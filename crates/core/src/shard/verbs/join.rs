@@ -5,7 +5,6 @@ use crate::command::{Join, Missing, Rejection, Reply, Start};
 use crate::id::{ConsumerId, OwnerId, Text};
 use crate::limits::CREDIT_MAX;
 use crate::refusal::Decided;
-use crate::settings::Groups;
 use crate::shard::context::Context;
 use crate::shard::done;
 use crate::shard::verbs::create_group::{earliest, latest};
@@ -43,7 +42,7 @@ impl Context<'_> {
         let mut ids = self.ids;
         let group = match topic.groups.get(&join.name.group) {
             Some(group) => *group,
-            None if topic.settings.groups == Groups::Declared => {
+            None if !topic.settings.auto_create_groups.0 => {
                 return Err(Rejection::NotFound(Missing::Group).into());
             }
             None => {

@@ -13,7 +13,7 @@ use crate::limits::{
 use crate::message::{Envelope, Message, Receipt, tenant_of};
 use crate::refusal::{Decided, Refusal};
 use crate::row::Hash16;
-use crate::settings::Keyless;
+use crate::settings::Unkeyed;
 use crate::shard::context::Context;
 use crate::shard::rules::dedupe::{Keyed, content};
 use crate::shard::rules::partition;
@@ -132,7 +132,7 @@ impl Context<'_> {
             policy.over(&topic.settings.retry_policy).check().map_err(invalid_policy)?;
         }
         let turn = batch.as_ref().and_then(|batch| batch.turns.get(&topic.row.id));
-        let turn = turn.copied().unwrap_or(topic.keyless_turn);
+        let turn = turn.copied().unwrap_or(topic.unkeyed_turn);
         let (partition, turn) = choose_partition(produce, topic, turn)?;
         if !batch.as_ref().is_some_and(|batch| batch.arrives) {
             check_deadline(self.now, produce)?;
@@ -172,7 +172,7 @@ impl Context<'_> {
         decision.changes.push(Change::Message { topic: topic.row.id, lane, offset, message });
         decision
             .volatile
-            .extend(turn.map(|turn| VolatileChange::KeylessTurn { topic: topic.row.id, turn }));
+            .extend(turn.map(|turn| VolatileChange::UnkeyedTurn { topic: topic.row.id, turn }));
         Ok(Stored::Here(receipt))
     }
 
@@ -303,8 +303,8 @@ fn choose_partition(
     if !produce.key.is_empty() {
         return Ok((partition::of_key(&produce.key, partitions), None));
     }
-    match topic.settings.keyless {
-        Keyless::Partition0 => Ok((0, None)),
-        Keyless::RoundRobin => Ok((turn % partitions, Some((turn + 1) % partitions))),
+    match topic.settings.unkeyed {
+        Unkeyed::First => Ok((0, None)),
+        Unkeyed::Spread => Ok((turn % partitions, Some((turn + 1) % partitions))),
     }
 }

@@ -42,8 +42,8 @@ impl Context<'_> {
     pub(crate) fn repair(&self, repair: &Repair) -> Decided {
         let topic = self.topic_named(&repair.topic)?;
         if repair.partition >= topic.row.partitions {
-            let says = format!("must be below {}", topic.row.partitions);
-            return Err(Rejection::invalid("partition", says).into());
+            let message = format!("must be below {}", topic.row.partitions);
+            return Err(Rejection::invalid("partition", message).into());
         }
         let lane = Lane::of(repair.partition);
         let from = self.repair_from(topic, lane, repair.from);

@@ -431,8 +431,8 @@ fn a_fence_after_a_restore_is_above_all_before_and_still_one_that_json_can_hold(
     for (restore, fence) in [(0, 1), (1, (1 << 21) + 1), (u32::MAX, (1 << 53) - (1 << 21) + 1)] {
         let mut world = World::new(ShardConfig { restore, ..ShardConfig::default() });
         let began = world.ask("0s begin op/charge k on=park");
-        let says = format!("EXECUTE: op/charge k.{fence} IN_PROGRESS until 30s");
-        assert_eq!(began, says);
+        let message = format!("EXECUTE: op/charge k.{fence} IN_PROGRESS until 30s");
+        assert_eq!(began, message);
         assert!(fence < 1_u64 << 53);
     }
 }

@@ -87,7 +87,7 @@ fn two_messages_of_a_commit_with_one_key_are_one_or_a_conflict() {
     check(expect![[r#"
         0s topic orders 1
             created
-        0s topic receipts 3 round_robin
+        0s topic receipts 3 spread
             created
         0s produce orders hello
             stored 0:0

@@ -7,8 +7,8 @@ use driftq_core::command::{
     TopicName,
 };
 use driftq_core::{
-    Command, ConsumerId, DeathReason, Envelope, Groups, Keyless, RetryPolicy, RetryRequest,
-    Routing, SettingName, SettingsChange, SettingsPatch, ShardId, Timestamp, TopicId,
+    AutoCreateGroups, Command, ConsumerId, DeathReason, Envelope, RetryPolicy, RetryRequest,
+    Routing, SettingName, SettingsChange, SettingsPatch, ShardId, Timestamp, TopicId, Unkeyed,
 };
 
 use super::World;
@@ -275,10 +275,10 @@ fn settings(words: &[String]) -> SettingsPatch {
         on_doubt: option(words, "on_doubt").map(|word| Some(super::effect::on_doubt(word))),
         dlq_retention_ms: option(words, "dlq_retention").map(|text| Some(millis(text))),
         group_idle_ms: option(words, "idle").map(|text| Some(millis(text))),
-        keyless: flag(words, "round_robin").then_some(Keyless::RoundRobin),
+        unkeyed: flag(words, "spread").then_some(Unkeyed::Spread),
         require_token: flag(words, "require_token").then_some(true),
         history: flag(words, "history").then_some(true),
-        groups: flag(words, "declared").then_some(Groups::Declared),
+        auto_create_groups: flag(words, "no_auto_create").then_some(AutoCreateGroups(false)),
     }
 }
 

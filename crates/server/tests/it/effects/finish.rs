@@ -26,8 +26,9 @@ async fn each_status_is_a_state_and_its_repeat_is_told_so() {
         for repeated in [false, true, true] {
             let answer =
                 broker.finish(&began, json!({ "status": status, "code": 7 })).await.is(200);
-            let says = json!({ "state": state, "status": v1, "fence": 1, "repeated": repeated });
-            assert_eq!(answer, says);
+            let expected =
+                json!({ "state": state, "status": v1, "fence": 1, "repeated": repeated });
+            assert_eq!(answer, expected);
         }
         let shown = broker.effect("op/charge", status).await;
         assert_eq!((&shown["state"], &shown["status"]), (&json!(state), &json!(v1)));
@@ -92,8 +93,8 @@ async fn who_did_not_know_may_know_later() {
         let began = broker.execute(status, park()).await;
         broker.finish(&began, json!({ "status": "UNKNOWN", "error": "timeout" })).await.is(200);
         let answer = broker.finish(&began, ended(status)).await.is(200);
-        let says = json!({ "state": state, "status": v1, "fence": 1, "repeated": false });
-        assert_eq!(answer, says);
+        let expected = json!({ "state": state, "status": v1, "fence": 1, "repeated": false });
+        assert_eq!(answer, expected);
     }
 }
 

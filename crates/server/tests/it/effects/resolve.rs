@@ -53,9 +53,9 @@ async fn doubt_ends_as_a_person_says() {
             }
             let resolution = &record["resolution"];
             assert_eq!(resolution["at"], record["updated_at"]);
-            let says = json!({ "as": resolved_as, "by": "ops", "reason": "found ch_1",
+            let expected = json!({ "as": resolved_as, "by": "ops", "reason": "found ch_1",
                 "at": resolution["at"] });
-            assert_eq!(*resolution, says);
+            assert_eq!(*resolution, expected);
             assert!(time(&record["replay_until"]) > time(&record["updated_at"]));
             let began = broker.begin(named(&key), json!({ "on_doubt": "park" })).await.is(200);
             assert_eq!((&began["decision"], &began["state"]), (&json!(decision), &json!(state)));
@@ -133,7 +133,10 @@ async fn who_and_why_are_said() {
         how.as_object_mut().expect("an object").remove(field);
         let body = broker.post("/v1/effects/resolve", how).await;
         let body = body.refused(400, "INVALID_ARGUMENT");
-        assert!(body["message"].as_str().is_some_and(|says| says.contains(field)), "{body}");
+        assert!(
+            body["message"].as_str().is_some_and(|expected| expected.contains(field)),
+            "{body}"
+        );
     }
     for (field, value) in [
         ("by", json!("")),

@@ -34,7 +34,7 @@ enum Way {
 
 /// What a cell of the table says.
 #[derive(Clone, Copy, Debug)]
-enum Says {
+enum Expected {
     Execute,
     /// Once more, the fence before being in doubt because of this.
     ExecuteInDoubt(&'static str),
@@ -46,9 +46,11 @@ enum Says {
     Parked(&'static str),
 }
 
-use Says::{Execute, ExecuteInDoubt, ExecuteNext, InProgress, Parked, Probe, Replay, Retryable};
+use Expected::{
+    Execute, ExecuteInDoubt, ExecuteNext, InProgress, Parked, Probe, Replay, Retryable,
+};
 
-impl Says {
+impl Expected {
     /// The status, and the decision.
     fn told(self) -> (u16, &'static str) {
         match self {
@@ -152,7 +154,7 @@ impl Cell<'_> {
     }
 
     #[track_caller]
-    fn check(&self, answer: &Answer, says: Says) {
+    fn check(&self, answer: &Answer, expected: Expected) {
         let doubt = |body: &Value, cause: &str| {
             let doubt = &body["doubt"];
             assert_eq!(fields(doubt), ["began_at", "cause", "fence", "owner", "since"]);
@@ -187,7 +189,7 @@ impl Cell<'_> {
                 assert_eq!(body.get(field), None, "{body}");
             }
         };
-        match says {
+        match expected {
             Execute => {
                 let body = granted(1);
                 assert_eq!((&body["decision"], body.get("doubt")), (&json!("EXECUTE"), None));
@@ -239,7 +241,7 @@ fn is_downstream_key(key: &Value) {
 }
 
 /// What the record is; what one is told who asks alone, and who asks under a delivery.
-const TABLE: [(Before, &str, Says, Says); 16] = [
+const TABLE: [(Before, &str, Expected, Expected); 16] = [
     (Nothing, "park", Execute, Execute),
     (Held, "retry", InProgress, InProgress),
     (Held, "probe", InProgress, InProgress),
@@ -259,7 +261,7 @@ const TABLE: [(Before, &str, Says, Says); 16] = [
 ];
 
 /// Every row, one way.
-fn cells(of: Way) -> impl Iterator<Item = (Before, &'static str, Says)> {
+fn cells(of: Way) -> impl Iterator<Item = (Before, &'static str, Expected)> {
     TABLE.into_iter().map(move |(before, on_doubt, alone, under)| match of {
         Way::Alone => (before, on_doubt, alone),
         Way::Under => (before, on_doubt, under),
@@ -268,13 +270,13 @@ fn cells(of: Way) -> impl Iterator<Item = (Before, &'static str, Says)> {
 
 async fn every_cell(way: Way) {
     let broker = Broker::start().await;
-    for (before, on_doubt, says) in cells(way) {
+    for (before, on_doubt, expected) in cells(way) {
         let cell = Cell::set(&broker, way, before, on_doubt).await;
         let answer = cell.begin(json!({})).await;
         let told = (answer.status, answer.json()["decision"].clone());
-        let (status, decision) = says.told();
+        let (status, decision) = expected.told();
         assert_eq!(told, (status, json!(decision)), "{way:?} {before:?} {on_doubt}: {answer:?}");
-        cell.check(&answer, says);
+        cell.check(&answer, expected);
     }
 }
 
@@ -361,10 +363,11 @@ async fn the_nonce_of_one_who_probes_brings_the_probe_again() {
 async fn a_nonce_has_no_say_once_it_is_over_or_in_doubt() {
     let broker = Broker::start().await;
     for way in [Way::Alone, Way::Under] {
-        for (before, on_doubt, says) in cells(way).filter(|cell| !matches!(cell.0, Held | Nothing))
+        for (before, on_doubt, expected) in
+            cells(way).filter(|cell| !matches!(cell.0, Held | Nothing))
         {
             let cell = Cell::set(&broker, way, before, on_doubt).await;
-            cell.check(&cell.begin(json!({ "nonce": "n1" })).await, says);
+            cell.check(&cell.begin(json!({ "nonce": "n1" })).await, expected);
         }
     }
 }
